@@ -1,0 +1,1 @@
+"""The typed query: expressions, relations, releases, the function table, the residual."""

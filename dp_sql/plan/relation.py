@@ -1,0 +1,243 @@
+"""Relations: what a private block reads, and what the planner puts under a release.
+
+From `Scan` up to `Join` a relation holds private rows, each of one owner. `Measure` turns a row into
+small integers on a grid; `SumPerUnit`, `BoundRows` and `BoundGroups` enforce the contribution set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import assert_never
+
+from dp_sql.plan.expression import Column, Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The rows of one declared table that have an owner.
+
+    columns: what is read of it, each with its declared name in `sources`, aligned.
+    owner: the column with the privacy key (one of `columns`); None at event level, where the row is
+        its own unit, and for public tables.
+    """
+
+    table: str  # lower-cased name in the catalog
+    public: bool
+    columns: tuple[Column, ...]
+    sources: tuple[str, ...]  # lower-cased names in the catalog
+    owner: Column | None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The rows for which `predicate` is true (not NULL)."""
+
+    source: Relation
+    predicate: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """One row a row, with new columns. A column that only passes through keeps its number."""
+
+    source: Relation
+    columns: tuple[Column, ...]
+    expressions: tuple[Expression, ...]  # aligned with columns
+
+
+class JoinKind(StrEnum):
+    """How rows without a match are treated."""
+
+    INNER = "INNER"
+    LEFT = "LEFT"
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Pairs of rows of `left` (private) and `right` for which `condition` is true."""
+
+    left: Relation
+    right: Relation
+    kind: JoinKind
+    condition: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class CountMeasure:
+    """1 for every row (argument None) or every row whose argument is not NULL, else 0."""
+
+    argument: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class SumMeasure:
+    """The argument, clamped to [low, high] and rounded once to a multiple of `step`: that multiple.
+
+    NULL and NaN give 0. The integers lie in [round(low/step), round(high/step)].
+    """
+
+    argument: Expression
+    low: Fraction
+    high: Fraction
+    step: Fraction
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The smallest and largest integer that a row may give."""
+        return round_half_even(self.low / self.step), round_half_even(self.high / self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class MomentMeasure:
+    """The Bernstein polynomials of degree 1 or 2 of the argument's place in [low, high].
+
+    The place is rounded once to an integer a in 0..cells. Degree 1 gives (cells - a, a); degree 2
+    gives ((cells-a)^2, 2a(cells-a), a^2). A row whose argument is NULL or NaN gives zeros, and
+    cells^degree in one more component when `null_component`.
+
+    Claim:   the components are non-negative integers that add up to cells^degree, or to 0.
+    Why:     they are the terms of (cells - a + a)^degree, all in integers.
+    Assumes: 0 <= a <= cells, which the lowered CASE enforces.
+    Source:  [Bernstein1912]
+    """
+
+    argument: Expression
+    low: Fraction
+    high: Fraction
+    cells: int
+    degree: int
+    null_component: bool
+
+    @property
+    def size(self) -> int:
+        """How many components a row gives."""
+        return self.degree + 1 + int(self.null_component)
+
+    @property
+    def total(self) -> int:
+        """What the components of one row add up to at most."""
+        return self.cells**self.degree
+
+
+@dataclass(frozen=True, slots=True)
+class PresenceMeasure:
+    """1 for a unit that has a row (whose argument, if there is one, is not NULL), else 0."""
+
+    argument: Expression | None
+
+
+Measure = CountMeasure | SumMeasure | MomentMeasure | PresenceMeasure
+
+
+def width(measure: Measure) -> int:
+    """Return the number of integer columns that a measure gives."""
+    match measure:
+        case CountMeasure() | SumMeasure() | PresenceMeasure():
+            return 1
+        case MomentMeasure():
+            return measure.size
+        case _:
+            assert_never(measure)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRows:
+    """One row a row: the group keys and, for each measure, its integers.
+
+    keys: the key columns; key_expressions are aligned with them. vectors: the integer columns of
+    each measure, aligned with `measures`.
+    """
+
+    source: Relation
+    keys: tuple[Column, ...]
+    key_expressions: tuple[Expression, ...]
+    measures: tuple[Measure, ...]
+    vectors: tuple[tuple[Column, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepKeys:
+    """The rows whose values in `columns` are one of `values`: rows outside a public domain stay out."""
+
+    source: Relation
+    columns: tuple[Column, ...]
+    values: tuple[tuple[object, ...], ...]  # Python values, None for NULL
+
+
+@dataclass(frozen=True, slots=True)
+class SumPerUnit:
+    """One row per (unit, group): the number of rows and the sums of every integer column."""
+
+    source: Relation
+    count: Column
+
+
+@dataclass(frozen=True, slots=True)
+class BoundRows:
+    """What one unit adds to one group, bounded: at most as if it had `max_rows` rows there.
+
+    One row per (unit, group) in and out. A moment vector is multiplied by 2^low_bits and, where the
+    unit has c > max_rows rows, by max_rows / c, truncated; a count becomes min(count, max_rows); a
+    sum is clamped to max_rows times the row's range; a presence becomes 0 or 1.
+    """
+
+    source: Relation
+    max_rows: int
+    low_bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class BoundGroups:
+    """Keep at most `max_groups` groups of each unit, chosen by a keyed hash of (unit, group).
+
+    One row per (unit, group) in and out. Which groups stay depends on that unit's own rows and the
+    key alone.
+    """
+
+    source: Relation
+    max_groups: int
+    hash_key: int  # 63 random bits, fresh for each release
+
+
+Relation = (
+    Scan | Filter | Project | Join | MeasureRows | KeepKeys | SumPerUnit | BoundRows | BoundGroups
+)
+
+
+def round_half_even(value: Fraction) -> int:
+    """Return the nearest integer, halves to even, as the lowered SQL and Python both round."""
+    return round(value)
+
+
+def output(relation: Relation) -> tuple[Column, ...]:
+    """Return the columns of a relation of private rows, in order."""
+    match relation:
+        case Scan(columns=columns) | Project(columns=columns):
+            return columns
+        case Filter(source=source):
+            return output(source)
+        case Join(left=left, right=right):
+            return (*output(left), *output(right))
+        case MeasureRows(keys=keys, vectors=vectors):
+            return (*keys, *(column for vector in vectors for column in vector))
+        case KeepKeys(source=source) | BoundRows(source=source) | BoundGroups(source=source):
+            return output(source)
+        case SumPerUnit(source=source, count=count):
+            return (count, *output(source))
+        case _:
+            assert_never(relation)
+
+
+def inputs(relation: Relation) -> tuple[Relation, ...]:
+    """Return the relations directly below."""
+    match relation:
+        case Scan():
+            return ()
+        case Join(left=left, right=right):
+            return (left, right)
+        case Filter() | Project() | MeasureRows() | KeepKeys() | SumPerUnit() | BoundRows() | BoundGroups():
+            return (relation.source,)
+        case _:
+            assert_never(relation)

@@ -1,0 +1,1 @@
+"""The words of the theory: unit, adjacency, amounts, contribution sets, events, sealed values."""

@@ -1,0 +1,55 @@
+"""Exact amounts of privacy loss: epsilon and delta as fractions, never through a binary float."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+from dp_sql.errors import ParameterError
+
+Amount = str | int | float | Decimal | Fraction
+
+_PLAIN = re.compile(r"[+-]?(\d{1,60}(\.\d{0,60})?|\.\d{1,60})([eE][+-]?\d{1,3})?")
+
+
+def exact(value: Amount, *, name: str) -> Fraction:
+    """Return `value` as an exact fraction; a float is read through its shortest decimal form.
+
+    0.1 is one tenth. Raises ParameterError for booleans, NaN, infinities and for text that is not a
+    plain decimal number.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal | Fraction):
+        raise ParameterError(
+            f"{name} must be a number, not {type(value).__name__}.", hint=f"{name}=0.5"
+        )
+    if isinstance(value, Fraction):
+        return value
+    text = repr(float(value)) if isinstance(value, float) else str(value).strip()
+    if not _PLAIN.fullmatch(text):
+        shown = text if len(text) <= 40 else text[:37] + "…"
+        raise ParameterError(
+            f"{name} must be a finite decimal number, not {shown!r}.", hint=f"{name}=0.5"
+        )
+    return Fraction(Decimal(text))
+
+
+def parse_epsilon(value: Amount, *, name: str = "epsilon") -> Fraction:
+    """Return an exact epsilon above zero, or raise ParameterError."""
+    epsilon = exact(value, name=name)
+    if epsilon <= 0:
+        raise ParameterError(f"{name} must be above zero.", hint=f"{name}=0.5")
+    return epsilon
+
+
+def parse_delta(value: Amount, *, name: str = "delta") -> Fraction:
+    """Return an exact delta in [0, 1), or raise ParameterError."""
+    delta = exact(value, name=name)
+    if not 0 <= delta < 1:
+        raise ParameterError(f"{name} must be at least 0 and below 1.", hint=f"{name}=1e-9")
+    return delta
+
+
+def show(amount: Fraction) -> str:
+    """Return `amount` as a short decimal for people: six significant digits, no trailing zeros."""
+    return f"{float(amount):.6g}"

@@ -1,0 +1,70 @@
+"""What one unit can add to one group (the contribution set) and what a neighbour can change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Integer vectors whose component i lies in [low[i], high[i]]; 0 is in every such interval."""
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.low) != len(self.high) or not self.low:
+            raise ValueError("a box needs as many lower as upper ends, at least one")
+        if any(a > 0 or b < 0 for a, b in zip(self.low, self.high, strict=True)):
+            raise ValueError("a box must hold 0: a unit can be absent")
+
+
+@dataclass(frozen=True, slots=True)
+class Simplex:
+    """Vectors of `size` non-negative integers that add up to at most `total`."""
+
+    size: int
+    total: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1 or self.total < 1:
+            raise ValueError("a simplex needs at least one component and a total of at least 1")
+
+
+ContributionSet = Box | Simplex
+
+Profile = tuple[tuple[int, int], ...]
+"""Pairs (shift, coordinates): so many coordinates of the released vector move by at most so much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How far a neighbour can move one integer vector, over all groups at once.
+
+    Claim:   every change is dominated, for each convex cost that adds up over coordinates, by one
+             of the profiles.
+    Why:     a convex function that is summed over coordinates takes its maximum over a box or a
+             simplex at a vertex, and the profiles list the vertices (see sensitivity/delta.py).
+    Assumes: the contribution set and the number of groups a unit touches are enforced in the SQL.
+    Source:  [Dwork2006]
+    """
+
+    profiles: tuple[Profile, ...]
+
+    def __post_init__(self) -> None:
+        if not self.profiles or any(s < 0 or n < 0 for p in self.profiles for s, n in p):
+            raise ValueError("a change has at least one profile of non-negative entries")
+
+    @property
+    def l1(self) -> int:
+        """The largest L1 distance, in grid units."""
+        return max(sum(shift * count for shift, count in profile) for profile in self.profiles)
+
+    @property
+    def l2_squared(self) -> int:
+        """The square of the largest L2 distance, in squared grid units."""
+        return max(sum(shift**2 * count for shift, count in profile) for profile in self.profiles)
+
+    def scaled(self, factor: int) -> Change:
+        """Return the change of the vector times `factor` (at least 1)."""
+        return Change(tuple(tuple((s * factor, n) for s, n in p) for p in self.profiles))

@@ -1,0 +1,72 @@
+"""Events: what a release did, in words that don't age. A ledger stores them; accountants price them.
+
+An event knows its pure epsilon (`pure_epsilon`), its selection delta (`selection_delta`) and its
+Rényi curve (`privacy.renyi.rdp`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import assert_never
+
+from dp_sql.privacy.contribution import Change
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceEvent:
+    """Independent discrete Laplace noise of one integer `scale` on every coordinate of a vector.
+
+    `change` is in the same lattice units as the scale.
+    """
+
+    scale: int
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianEvent:
+    """Independent discrete Gaussian noise of one integer `sigma` on every coordinate of a vector.
+
+    `l2_squared`: square of the largest L2 change, in the same lattice units as sigma.
+    """
+
+    sigma: int
+    l2_squared: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeySelectionEvent:
+    """Keys that appear only when their noisy number of units passes a threshold.
+
+    `noise` is what was added to the counts of units; `delta` bounds the probability that a
+    neighbour's own keys appear, for the schema's adjacency and group size.
+    """
+
+    noise: LaplaceEvent | GaussianEvent
+    delta: Fraction
+
+
+Event = LaplaceEvent | GaussianEvent | KeySelectionEvent
+
+
+def pure_epsilon(event: Event) -> Fraction | None:
+    """Return the exact pure epsilon of the event's noise, or None where no finite one exists.
+
+    A vector that moves by L1 distance d under discrete Laplace noise of scale t is d/t-DP.
+    Source: [Ghosh2009].
+    """
+    match event:
+        case LaplaceEvent(scale=scale, change=change):
+            return Fraction(change.l1, scale)
+        case GaussianEvent(l2_squared=l2_squared):
+            return Fraction(0) if l2_squared == 0 else None
+        case KeySelectionEvent(noise=noise):
+            return pure_epsilon(noise)
+        case _:
+            assert_never(event)
+
+
+def selection_delta(event: Event) -> Fraction:
+    """Return the delta that key selection spends; zero for plain noise."""
+    return event.delta if isinstance(event, KeySelectionEvent) else Fraction(0)

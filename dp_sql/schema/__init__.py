@@ -1,0 +1,1 @@
+"""What the data owner declares: a YAML file, validated, as a frozen catalog."""

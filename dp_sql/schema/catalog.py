@@ -1,0 +1,125 @@
+"""The catalog: a validated schema file as frozen values. Everything below the parser reads this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
+
+from dp_sql.privacy.unit import PrivacyUnit
+from dp_sql.schema.sqltype import SqlType
+
+Scalar = bool | int | float | Decimal | str | date | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """One declared column.
+
+    low, high: inclusive bounds of the column's type (int, float, Decimal, date or datetime), or
+        None. values: the public list of values, or None. max_length: of a VARCHAR, in characters.
+    """
+
+    name: str
+    type: SqlType
+    low: Scalar | None = None
+    high: Scalar | None = None
+    values: tuple[Scalar, ...] | None = None
+    unique: bool = False
+    nullable: bool = True
+    max_length: int | None = None
+    max_frequency: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of one unit a release may hold: groups, rows in each group; units a key needs."""
+
+    max_groups: int
+    max_rows_per_group: int
+    min_units_per_group: int = 1
+
+
+class AccountantKind(StrEnum):
+    """The rules that may guard a table."""
+
+    PURE = "pure"
+    SEQUENTIAL = "sequential"
+    RENYI = "renyi"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSpec:
+    """A table's budget. `selection_delta` is the part of delta that key selection may spend."""
+
+    epsilon: Fraction
+    delta: Fraction
+    accountant: AccountantKind
+    selection_delta: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerThrough:
+    """Ownership by foreign key: the row belongs to the owner of the parent's row."""
+
+    table: str
+    pairs: tuple[tuple[str, str], ...]  # (child column, parent column)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """One declared table, protected unless `public`.
+
+    owner: the column that holds the privacy key (user level), a path to it, or None (event level
+        and public tables). source: a file below the data folder, or None for a table of the
+        database. identity: what the ledger knows the table by, when the owner gave an `id`.
+    columns: by lower-cased name, in declared order.
+    """
+
+    name: str
+    columns: Mapping[str, ColumnSpec]
+    public: bool = False
+    source: str | None = None
+    identity: str | None = None
+    owner: str | OwnerThrough | None = None
+    unique: tuple[tuple[str, ...], ...] = ()
+    budget: BudgetSpec | None = None
+    limits: Limits | None = None
+    data_version: str = "1"
+    round_counts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyDefaults:
+    """Epsilon and delta of a statement that names none, and the most that one may ask."""
+
+    epsilon: Fraction | None
+    delta: Fraction | None
+    max_epsilon: Fraction | None
+    max_delta: Fraction | None
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """A whole schema. Tables are found by lower-cased name (ASCII), as DuckDB finds them."""
+
+    path: Path
+    database: str  # "duckdb://" (in memory), "duckdb:///file" or a folder
+    unit: PrivacyUnit
+    defaults: PrivacyDefaults
+    tables: Mapping[str, TableSpec]
+    ledger: str | None = None
+    sampler: str = "exact"  # or "opendp"
+
+    def table(self, name: str) -> TableSpec | None:
+        """Return the table of that name without regard to ASCII case, or None."""
+        return self.tables.get(ascii_lower(name))
+
+
+def ascii_lower(name: str) -> str:
+    """Lower-case ASCII letters only, as DuckDB folds identifiers."""
+    return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in name)
