@@ -1,0 +1,169 @@
+"""Releases: an aggregate over private rows, as parsed and as planned, and the statement around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+from dp_sql.plan.expression import Column, Expression
+from dp_sql.plan.relation import Measure, Relation
+from dp_sql.schema.sqltype import SqlType
+
+
+class AggregateKind(StrEnum):
+    """The aggregates that a release can hold."""
+
+    COUNT_STAR = "COUNT(*)"
+    COUNT = "COUNT"
+    COUNT_OWNERS = "COUNT(DISTINCT owner)"
+    SUM = "SUM"
+    AVG = "AVG"
+    VAR_POP = "VAR_POP"
+    VAR_SAMP = "VAR_SAMP"
+    STDDEV_POP = "STDDEV_POP"
+    STDDEV_SAMP = "STDDEV_SAMP"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One GROUP BY expression; `name` is its column in the released table."""
+
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One aggregate; a FILTER has become a CASE in the argument. `name`: its released column.
+
+    argument: None for COUNT(*) and for COUNT(DISTINCT owner) without a FILTER. For the latter with
+    one, an expression that is not NULL on the rows that count.
+    type: BIGINT for counts and for sums of integers, DOUBLE for the others.
+    """
+
+    name: str
+    kind: AggregateKind
+    argument: Expression | None
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One block that mixes units, as the text has it. `name`: its table in the residual."""
+
+    name: str
+    source: Relation
+    keys: tuple[Key, ...]
+    aggregates: tuple[Aggregate, ...]
+    tables: tuple[str, ...]  # the protected tables that it reads, lower-cased, sorted
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """The analyst's SQL above the releases, as opaque text for a DuckDB that holds no rows of anyone.
+
+    sql reads the released tables by their names and public tables as `public.<name>`. original:
+    the statement as sent, which gives the answer its column names.
+    """
+
+    sql: str
+    original: str
+    public_tables: tuple[str, ...]  # lower-cased names in the catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A whole statement: the releases it needs and what is computed from them."""
+
+    releases: tuple[Release, ...]
+    residual: Residual
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpace:
+    """Public keys: every combination of values that the key columns at `positions` may take."""
+
+    positions: tuple[int, ...]
+    values: tuple[tuple[object, ...], ...]  # Python values aligned with positions; None is NULL
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """One measure's integers in the released table.
+
+    columns: its columns in the planned relation. unit: how much one whole row, fully weighted, adds
+    to a count component, or 1 where a component is a plain number of steps.
+    """
+
+    measure: Measure
+    columns: tuple[Column, ...]
+    unit: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountReadout:
+    """The number of rows: the sum of a vector's components, over `unit`.
+
+    with_null: whether the rows whose argument is NULL count too.
+    """
+
+    vector: int
+    with_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SumReadout:
+    """The sum of the argument."""
+
+    vector: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeanReadout:
+    """The mean of the argument: inside the measure's range; its middle where nobody seems there."""
+
+    vector: int
+
+
+@dataclass(frozen=True, slots=True)
+class VarianceReadout:
+    """The variance (sample: over n - 1) of the argument, or its square root."""
+
+    vector: int
+    sample: bool
+    root: bool
+
+
+Readout = CountReadout | SumReadout | MeanReadout | VarianceReadout
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRelease:
+    """A release made answerable: contributions bounded, aggregates split into integer vectors.
+
+    relation: one row per (unit, group), or per row at event level; summing `vectors` by `keys` over
+        it gives the exact table. public, private: every key is in exactly one of them.
+    selection: which vector counts the units of a private key, or None where all keys are public.
+    readouts: aligned with the release's aggregates.
+    """
+
+    release: Release
+    relation: Relation
+    keys: tuple[Column, ...]
+    public: tuple[KeySpace, ...]
+    private: tuple[int, ...]
+    vectors: tuple[Vector, ...]
+    readouts: tuple[Readout, ...]
+    selection: int | None
+    shares: tuple[Fraction, ...]  # of the release's epsilon, one a vector; they add up to 1
+
+    @property
+    def cells(self) -> int | None:
+        """The number of groups that can be released; None where private keys leave it open."""
+        if self.private:
+            return None
+        product = 1
+        for space in self.public:
+            product *= len(space.values)
+        return product
