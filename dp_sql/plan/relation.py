@@ -185,7 +185,7 @@ class BoundRows:
 
     source: Relation
     max_rows: int
-    low_bits: int
+    low_bits: tuple[int, ...]  # one for each measure below; 0 for what isn't a moment vector
 
 
 @dataclass(frozen=True, slots=True)

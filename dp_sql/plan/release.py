@@ -63,13 +63,17 @@ class Release:
 class Residual:
     """The analyst's SQL above the releases, as opaque text for a DuckDB that holds no rows of anyone.
 
-    sql reads the released tables by their names and public tables as `public.<name>`. original:
+    sql reads released tables as `released.<name>` and public tables as `public.<name>`. original:
     the statement as sent, which gives the answer its column names.
+    row_items: where every row of the answer is one group of one release, the text of each column
+    over that release's table, None for a column that reads other rows too; `sql` then has one more
+    column, last, the group's number. Empty for every other statement.
     """
 
     sql: str
     original: str
     public_tables: tuple[str, ...]  # lower-cased names in the catalog
+    row_items: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,8 @@ class PlannedRelease:
     relation: one row per (unit, group), or per row at event level; summing `vectors` by `keys` over
         it gives the exact table. public, private: every key is in exactly one of them.
     selection: which vector counts the units of a private key, or None where all keys are public.
+    selection_relation: where there are public keys beside the private ones, the relation over the
+        private keys alone that the selection's vector is summed over; else None.
     readouts: aligned with the release's aggregates.
     """
 
@@ -156,6 +162,7 @@ class PlannedRelease:
     vectors: tuple[Vector, ...]
     readouts: tuple[Readout, ...]
     selection: int | None
+    selection_relation: Relation | None
     shares: tuple[Fraction, ...]  # of the release's epsilon, one a vector; they add up to 1
 
     @property

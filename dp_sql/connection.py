@@ -1,0 +1,251 @@
+"""The drawing as code: SQL in, noisy answer out, budget debited. `Connection.sql` reads like it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from fractions import Fraction
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from dp_sql import stages
+from dp_sql.budget.ledger import Receipt, StatementRecord, open_ledger
+from dp_sql.cursor import Cursor
+from dp_sql.errors import EngineError, ParameterError, UnsupportedSQLError
+from dp_sql.executor.duckdb_engine import DuckDBEngine
+from dp_sql.explain import explanation
+from dp_sql.mechanisms.sampler import sampler_named
+from dp_sql.parser.statement import parse
+from dp_sql.parser.text import starts_with
+from dp_sql.postprocess import Answer, PostProcessor
+from dp_sql.privacy.amount import Amount, parse_delta, parse_epsilon, show
+from dp_sql.privacy.cost import Cost
+from dp_sql.result import Interval, Result
+from dp_sql.schema.catalog import Catalog
+from dp_sql.schema.loader import load
+
+if TYPE_CHECKING:
+    from dp_sql.budget.state import BudgetState
+
+
+class Connection:
+    """An analyst's way to the protected tables of one schema. Use it as a context manager."""
+
+    def __init__(
+        self,
+        schema: str | PathLike[str],
+        *,
+        database: str | None = None,
+        data_dir: str | PathLike[str] | None = None,
+        ledger: str | PathLike[str] | None = None,
+        analyst: str | None = None,
+    ) -> None:
+        self._catalog: Catalog = load(schema)
+        self._analyst = analyst if analyst is not None else "owner"
+        folder = None if data_dir is None else Path(data_dir)
+        self._sampler = sampler_named(self._catalog.sampler)
+        self._engine = DuckDBEngine(self._catalog, data_dir=folder, database=database)
+        self._closed = False
+        try:
+            self._post = PostProcessor(
+                self._catalog, self._engine.public_file, self._engine.public_columns
+            )
+            self._ledger = open_ledger(self._ledger_place(ledger, database))
+            try:
+                self._identities = self._register()
+            except BaseException:
+                self._ledger.close()
+                raise
+        except BaseException:
+            self._engine.close()
+            raise
+
+    def _ledger_place(
+        self, ledger: str | PathLike[str] | None, database: str | None
+    ) -> str | Path:
+        """Return where the ledger lies: as asked, as the schema says, or beside the data."""
+        if ledger is not None:
+            return str(ledger) if str(ledger) == ":memory:" else Path(ledger)
+        beside = self._catalog.path.parent
+        if self._catalog.ledger is not None:
+            return beside / self._catalog.ledger
+        url = database if database is not None else self._catalog.database
+        file = url.removeprefix("duckdb://").replace("//", "/", 1)
+        if file and (beside / file).is_file():
+            return beside / f"{file}.ledger"
+        return self._catalog.path.with_suffix(".ledger")
+
+    def _register(self) -> dict[str, str]:
+        identities = {}
+        for name, spec in self._catalog.tables.items():
+            if spec.budget is not None:
+                identities[name] = self._engine.identity(name)
+                self._ledger.register(identities[name], spec.name, self._catalog.unit, spec.budget)
+        return identities
+
+    def sql(
+        self, query: str, *, epsilon: Amount | None = None, delta: Amount | None = None
+    ) -> Result:
+        """Answer one statement and debit its cost.
+
+        epsilon, delta: of the whole statement; the schema's defaults where not given.
+        Raises QueryError (nothing was run or charged), BudgetExceededError (likewise), LedgerError,
+        EngineError (the cost stays charged).
+        """
+        self._open()
+        explained = starts_with(query, "EXPLAIN") if isinstance(query, str) else None
+        if explained is not None:
+            return self._explained(explained, epsilon, delta)
+        prepared = self._prepare(query, epsilon, delta)
+        receipt = self._reserve(query, prepared.costs)
+        try:
+            answer, released = stages.run(
+                prepared, self._catalog, self._engine, self._post, self._sampler
+            )
+        except BaseException:
+            self._finish(receipt, answered=False)
+            raise
+        self._finish(receipt, answered=True)
+
+        def spread(level: float) -> list[tuple[Interval, ...]]:
+            return stages.intervals(prepared, answer, released, self._post, self._sampler, level)
+
+        return Result(answer, self._costs(prepared.costs), spread)
+
+    def explain(
+        self, query: str, *, epsilon: Amount | None = None, delta: Amount | None = None
+    ) -> str:
+        """Return what a statement would do and cost, as text. Reads no protected row, costs nothing."""
+        self._open()
+        prepared = self._prepare(query, epsilon, delta)
+        states = {
+            table: self._ledger.state(self._identities[table]) for table in prepared.costs
+        }
+        return explanation(prepared, self._catalog, states)
+
+    def budget(self) -> dict[str, BudgetState]:
+        """Return the state of each protected table's budget, by its name in the schema."""
+        self._open()
+        return {
+            self._catalog.tables[name].name: self._ledger.state(identity)
+            for name, identity in self._identities.items()
+        }
+
+    def cursor(self) -> Cursor:
+        """Return a PEP 249 cursor over this connection."""
+        self._open()
+        return Cursor(self.sql)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The schema that this connection was opened with."""
+        return self._catalog
+
+    def interrupt(self) -> None:
+        """Stop the statement that runs now, from another thread. It stays charged."""
+        self._engine.interrupt()
+        self._post.interrupt()
+
+    def close(self) -> None:
+        """Close the data, the ledger and everything else. Closing twice does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._engine.close()
+            self._post.close()
+            self._ledger.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        if self._closed:
+            raise EngineError("the connection is closed.", hint="dp_sql.connect(…)")
+
+    def _prepare(
+        self, query: str, epsilon: Amount | None, delta: Amount | None
+    ) -> stages.Prepared:
+        chosen = self._epsilon(epsilon)
+        spent = self._delta(delta)
+        plan = parse(query, self._catalog)
+        if plan.releases and chosen is None:
+            raise ParameterError("this statement needs an epsilon.", hint="epsilon=0.1")
+        return stages.prepare(plan, self._catalog, self._engine, self._post, chosen, spent)
+
+    def _epsilon(self, value: Amount | None) -> Fraction | None:
+        defaults = self._catalog.defaults
+        chosen = defaults.epsilon if value is None else parse_epsilon(value)
+        cap = defaults.max_epsilon
+        if chosen is not None and cap is not None and chosen > cap:
+            raise ParameterError(
+                f"epsilon {show(chosen)} is above the cap of {show(cap)} for one statement.",
+                hint=f"epsilon={show(cap)}",
+            )
+        return chosen
+
+    def _delta(self, value: Amount | None) -> Fraction:
+        defaults = self._catalog.defaults
+        chosen = (defaults.delta or Fraction(0)) if value is None else parse_delta(value)
+        cap = defaults.max_delta
+        if cap is not None and chosen > cap:
+            raise ParameterError(
+                f"delta {show(chosen)} is above the cap of {show(cap)} for one statement.",
+                hint=f"delta={show(cap)}",
+            )
+        return chosen
+
+    def _explained(
+        self, rest: str, epsilon: Amount | None, delta: Amount | None
+    ) -> Result:
+        if rest.split(maxsplit=1)[:1] and rest.split(maxsplit=1)[0].upper() in ("ANALYZE", "(FORMAT"):
+            raise UnsupportedSQLError(
+                "EXPLAIN ANALYZE prints how many rows the data have.", hint="EXPLAIN SELECT …"
+            )
+        text = self.explain(rest, epsilon=epsilon, delta=delta)
+        rows: list[tuple[Any, ...]] = [(line,) for line in text.splitlines()]
+        answer = Answer(("explain",), ("VARCHAR",), rows, ())
+        return Result(answer, {}, lambda _: [(None,) for _ in rows])
+
+    def _reserve(self, query: str, costs: Mapping[str, Cost]) -> Receipt | None:
+        """Debit every table of a statement, all or none, durably, before a row is read."""
+        if not costs:
+            return None
+        record = StatementRecord(uuid.uuid4().hex, self._analyst, query)
+        return self._ledger.reserve(record, {self._identities[t]: c for t, c in costs.items()})
+
+    def _finish(self, receipt: Receipt | None, *, answered: bool) -> None:
+        if receipt is not None:
+            self._ledger.finish(receipt, "answered" if answered else "failed")
+
+    def _costs(self, costs: Mapping[str, Cost]) -> dict[str, Cost]:
+        return {self._catalog.tables[table].name: cost for table, cost in costs.items()}
+
+
+def connect(
+    schema: str | PathLike[str],
+    *,
+    database: str | None = None,
+    data_dir: str | PathLike[str] | None = None,
+    ledger: str | PathLike[str] | None = None,
+    analyst: str | None = None,
+) -> Connection:
+    """Open the protected tables that a schema file declares.
+
+    schema: the YAML file of the data owner. database: overrides its `database`. data_dir: the folder
+    of `source` files. ledger: the file that holds the budget, ":memory:" for one that is forgotten;
+    by default it lies beside the data. analyst: who asks, for the ledger; None is the owner.
+
+    Raises SchemaError, EngineError or LedgerError.
+    """
+    return Connection(
+        schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst
+    )

@@ -1,0 +1,1 @@
+"""Runs planned releases on the engine that holds the data, and answers questions about public data."""

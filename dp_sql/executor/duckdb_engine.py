@@ -1,0 +1,230 @@
+"""DuckDB, embedded: opened read-only, closed to everything but the declared tables, then locked."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from dp_sql.errors import EngineError, SchemaError
+from dp_sql.executor import lower_relation
+from dp_sql.executor.lower_expression import identifier, text_literal
+from dp_sql.executor.sources import Sources, locate
+from dp_sql.plan.facts import ExactTable
+from dp_sql.plan.public import Image
+from dp_sql.plan.release import PlannedRelease
+from dp_sql.privacy.sealed import Sealed
+from dp_sql.schema.catalog import Catalog, TableSpec
+
+if TYPE_CHECKING:
+    import numpy
+
+# Claim:   which expressions raise, and what they give, was measured under these settings.
+# Why:     a setting that turns a NULL into an error would make one row visible.
+# Assumes: the configuration is locked right after.
+PINNED = (
+    "SET error_on_division_by_zero = false",
+    "SET ieee_floating_point_ops = true",
+    "SET integer_division = false",
+    "SET preserve_insertion_order = false",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET allow_community_extensions = false",
+    "SET python_enable_replacements = false",
+)
+_CLOSED = ("SET enable_external_access = false", "SET lock_configuration = true")
+_FAILED = "the statement failed in the database; what it read stays charged."
+
+
+class DuckDBEngine:
+    """One hardened connection over the tables of a catalog. Safe to share between threads."""
+
+    def __init__(
+        self, catalog: Catalog, *, data_dir: Path | None = None, database: str | None = None
+    ) -> None:
+        """Open the data of `catalog`.
+
+        Raises EngineError where a file is missing, in use or no database, SchemaError where a
+        declared table or column isn't there.
+        """
+        self._catalog = catalog
+        self._sources: Sources = locate(catalog, data_dir, database)
+        self._lock = threading.RLock()
+        self._images: dict[Image, tuple[tuple[object, ...], ...] | None] = {}
+        self._unique: dict[tuple[str, tuple[str, ...]], bool] = {}
+        self._spill = tempfile.mkdtemp(prefix="dpsql-")  # mode 0700: what spills is protected
+        self._closed = False
+        try:
+            self._connection = self._open()
+        except BaseException:
+            shutil.rmtree(self._spill, ignore_errors=True)
+            raise
+
+    def _open(self) -> Any:
+        connection = duckdb.connect(":memory:", config={"temp_directory": self._spill})
+        try:
+            for setting in PINNED:
+                connection.execute(setting)
+            connection.execute(f"CREATE SCHEMA {lower_relation.DATA}")
+            if self._sources.database is not None:
+                self._attach(connection, self._sources.database)
+            for name, spec in self._catalog.tables.items():
+                self._declare(connection, name, spec)
+            files = [str(p) for p in self._sources.files.values() if p.suffix.lower() == ".parquet"]
+            listed = ", ".join(text_literal(f) for f in files)
+            connection.execute(f"SET allowed_paths = [{listed}]")
+            for setting in _CLOSED:
+                connection.execute(setting)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _attach(self, connection: Any, file: Path) -> None:
+        try:
+            connection.execute(f"ATTACH {text_literal(str(file))} AS source_ (READ_ONLY)")
+        except duckdb.IOException:
+            raise EngineError(
+                f"the database {file.name!r} can't be opened: another process is writing it, or it "
+                "is no DuckDB database.",
+                hint="close the other program, or open a copy",
+            ) from None
+        except duckdb.Error:
+            raise EngineError(f"{file.name!r} is not a DuckDB database.") from None
+
+    def _declare(self, connection: Any, name: str, spec: TableSpec) -> None:
+        """Create the view (for CSV: the table) that a scan of a declared table reads."""
+        file = self._sources.files.get(name)
+        csv = file is not None and file.suffix.lower() == ".csv"
+        if file is None:
+            source = f"source_.main.{identifier(spec.name)}"
+        elif csv:
+            source = f"read_csv({text_literal(str(file))}, all_varchar = true, header = true)"
+        else:
+            source = f"read_parquet({text_literal(str(file))})"
+        try:
+            found = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+        except duckdb.CatalogException:
+            raise SchemaError(
+                f"the database has no table {spec.name!r}.", hint="declare the tables that it has"
+            ) from None
+        except duckdb.Error:
+            what = spec.name if file is None else file.name
+            raise EngineError(f"{what!r} can't be read as {'CSV' if csv else 'a table'}.") from None
+        there = {str(row[0]).lower(): (str(row[0]), str(row[1])) for row in found}
+        items = []
+        for key, column in spec.columns.items():
+            if key not in there:
+                raise SchemaError(
+                    f"the table {spec.name!r} has no column {column.name!r}.",
+                    hint=f"one of {', '.join(n for n, _ in there.values())}",
+                )
+            text, physical = identifier(there[key][0]), there[key][1]
+            same = physical.replace(" ", "") == str(column.type).replace(" ", "")
+            items.append(
+                f"{text if same else f'TRY_CAST({text} AS {column.type})'} AS {identifier(key)}"
+            )
+        kind = "TABLE" if csv else "VIEW"
+        target = f"{lower_relation.DATA}.{identifier(name)}"
+        try:
+            connection.execute(f"CREATE {kind} {target} AS SELECT {', '.join(items)} FROM {source}")
+        except duckdb.Error:
+            raise EngineError(f"{spec.name!r} can't be read as it is declared.") from None
+
+    def _run(self, sql: str) -> list[tuple[object, ...]]:
+        """Return the rows of a lowered statement; every failure is one and the same error."""
+        with self._lock:
+            if self._closed:
+                raise EngineError("the connection is closed.")
+            try:
+                return list(self._connection.execute(sql).fetchall())
+            except duckdb.InterruptException:
+                raise EngineError("the statement was stopped; it stays charged.") from None
+            except (duckdb.Error, MemoryError, OverflowError, ValueError):
+                raise EngineError(_FAILED) from None
+
+    def statements(self, plan: PlannedRelease) -> tuple[str, ...]:
+        """Return the SQL that `execute` runs."""
+        if not plan.vectors:
+            return ()
+        apart = plan.selection_relation is not None
+        return (
+            lower_relation.release_sql(plan),
+            *((lower_relation.selection_sql(plan),) if apart else ()),
+        )
+
+    def execute(self, plan: PlannedRelease) -> tuple[Sealed[ExactTable], Sealed[ExactTable] | None]:
+        """Return the exact table, sealed, and that of the key selection where it is apart."""
+        tables = [
+            Sealed(_exact(self._run(sql), len(plan.keys) if i == 0 else len(plan.private)))
+            for i, sql in enumerate(self.statements(plan))
+        ]
+        if not tables:
+            return Sealed(ExactTable([], [])), None
+        return tables[0], tables[1] if len(tables) > 1 else None
+
+    def image(self, image: Image, limit: int) -> tuple[tuple[object, ...], ...] | None:
+        """Return the tuples of a public image, or None where there are more than `limit`."""
+        if image not in self._images:
+            rows = self._run(lower_relation.image_sql(image, limit))
+            self._images[image] = None if len(rows) > limit else tuple(rows)
+        return self._images[image]
+
+    def is_unique(self, table: str, columns: tuple[str, ...]) -> bool:
+        """Return whether no two rows of a public table agree in `columns`, NULLs apart."""
+        key = (table, columns)
+        if key not in self._unique:
+            if not self._catalog.tables[table].public:
+                return False
+            self._unique[key] = self._run(lower_relation.unique_sql(table, columns)) == [(0,)]
+        return self._unique[key]
+
+    def identity(self, table: str) -> str:
+        """Return what the ledger knows a table by."""
+        return self._sources.identity(table, self._catalog.tables[table])
+
+    def public_file(self, table: str) -> str | None:
+        """Return the Parquet file of a public table, or None."""
+        file = self._sources.files.get(table)
+        parquet = file is not None and file.suffix.lower() == ".parquet"
+        return str(file) if parquet and self._catalog.tables[table].public else None
+
+    def public_columns(self, table: str) -> Mapping[str, numpy.ndarray]:
+        """Return a public table's declared columns."""
+        if not self._catalog.tables[table].public:
+            raise EngineError("only public tables can be read as they are.")
+        with self._lock:
+            try:
+                cursor = self._connection.execute(
+                    f"SELECT * FROM {lower_relation.DATA}.{identifier(table)}"
+                )
+                found: Mapping[str, numpy.ndarray] = cursor.fetchnumpy()
+            except duckdb.Error:
+                raise EngineError("a public table can't be read.") from None
+            return found
+
+    def interrupt(self) -> None:
+        """Stop the statement that runs now."""
+        if not self._closed:
+            self._connection.interrupt()
+
+    def close(self) -> None:
+        """Close the database and remove what it spilled. Closing twice does nothing."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._connection.close()
+                shutil.rmtree(self._spill, ignore_errors=True)
+
+
+def _exact(rows: list[tuple[object, ...]], keys: int) -> ExactTable:
+    """Return fetched rows as keys and columns of Python integers: HUGEINT never meets a float."""
+    if not rows:
+        return ExactTable([], [])
+    columns: list[list[int]] = [list(c) for c in zip(*(row[keys:] for row in rows), strict=True)]  # type: ignore[arg-type]
+    return ExactTable([row[:keys] for row in rows], columns)

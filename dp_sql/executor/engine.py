@@ -1,0 +1,42 @@
+"""The seam between the plan and a database: what every engine does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from dp_sql.plan.facts import ExactTable
+from dp_sql.plan.public import PublicFacts
+from dp_sql.plan.release import PlannedRelease
+from dp_sql.privacy.sealed import Sealed
+
+if TYPE_CHECKING:
+    import numpy
+
+
+class Engine(PublicFacts, Protocol):
+    """Runs planned releases over protected data."""
+
+    def execute(self, plan: PlannedRelease) -> tuple[Sealed[ExactTable], Sealed[ExactTable] | None]:
+        """Return the exact table, sealed, and that of the key selection where it is apart.
+
+        Raises EngineError, whose text doesn't depend on the data.
+        """
+
+    def statements(self, plan: PlannedRelease) -> tuple[str, ...]:
+        """Return the SQL that `execute` runs, for EXPLAIN and tests."""
+
+    def identity(self, table: str) -> str:
+        """Return what the ledger knows a table by: its real path and name, or its declared id."""
+
+    def public_columns(self, table: str) -> Mapping[str, numpy.ndarray]:
+        """Return a public table's declared columns, for the part above the releases."""
+
+    def public_file(self, table: str) -> str | None:
+        """Return the Parquet file that a public table is, or None where it isn't one file."""
+
+    def interrupt(self) -> None:
+        """Stop the statement that runs now, if there is one."""
+
+    def close(self) -> None:
+        """Close the database. Closing twice does nothing."""

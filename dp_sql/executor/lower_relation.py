@@ -1,0 +1,320 @@
+"""From a planned release to one SQL statement of ours. No word of the analyst's text is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import assert_never
+
+from dp_sql.errors import InternalError, UnsupportedSQLError
+from dp_sql.executor.lower_expression import canonical, identifier, literal, lower
+from dp_sql.executor.lower_measure import components, grid
+from dp_sql.plan.expression import Column, Literal
+from dp_sql.plan.public import Image, PublicRows, ValueList
+from dp_sql.plan.relation import (
+    BoundGroups,
+    BoundRows,
+    CountMeasure,
+    Filter,
+    Join,
+    KeepKeys,
+    Measure,
+    MeasureRows,
+    MomentMeasure,
+    PresenceMeasure,
+    Project,
+    Relation,
+    Scan,
+    SumMeasure,
+    SumPerUnit,
+)
+from dp_sql.plan.release import PlannedRelease
+from dp_sql.schema.sqltype import Kind, SqlType
+from dp_sql.sensitivity.ownership import owner_of
+
+DATA = "data"  # the schema in which the engine keeps the declared tables
+_FITS = 2**63 - 1
+_SAFE = 2**86  # times 2^40 units it still fits a HUGEINT
+
+
+def name(column: Column) -> str:
+    """Return the name of a column in lowered SQL: ours, unique in the statement."""
+    return f"c{column.number}"
+
+
+def release_sql(plan: PlannedRelease) -> str:
+    """Return the statement that gives the exact table: keys in order, then the vectors' columns."""
+    apart = plan.selection_relation is not None
+    vectors = [v for i, v in enumerate(plan.vectors) if not (apart and i == plan.selection)]
+    sums = [name(c) for v in vectors for c in v.columns]
+    return _totals(plan.relation, [name(k) for k in plan.keys], sums)
+
+
+def selection_sql(plan: PlannedRelease) -> str:
+    """Return the statement that counts the units of each private combination of keys."""
+    if plan.selection_relation is None or plan.selection is None:
+        raise InternalError("this release selects keys from its own table")
+    keys = [name(plan.keys[i]) for i in plan.private]
+    sums = [name(c) for c in plan.vectors[plan.selection].columns]
+    return _totals(plan.selection_relation, keys, sums)
+
+
+def _totals(relation: Relation, keys: list[str], sums: list[str]) -> str:
+    items = ", ".join([*keys, *(f"coalesce(sum({v}), 0) AS {v}" for v in sums)])
+    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+    return f"SELECT {items} FROM ({lower_relation(relation)}) AS units{group}"
+
+
+def lower_relation(relation: Relation) -> str:
+    """Return a SELECT with the relation's columns under their lowered names."""
+    match relation:
+        case Scan():
+            return _scan(relation)
+        case Filter(source=source, predicate=predicate):
+            return f"SELECT * FROM ({lower_relation(source)}) AS rows_ WHERE {lower(predicate, name)}"
+        case Project(source=source, columns=columns, expressions=expressions):
+            items = ", ".join(
+                f"{lower(e, name)} AS {name(c)}" for c, e in zip(columns, expressions, strict=True)
+            )
+            return f"SELECT {items} FROM ({lower_relation(source)}) AS rows_"
+        case Join(left=left, right=right, kind=kind, condition=condition):
+            on = lower(condition, name)
+            return (
+                f"SELECT * FROM ({lower_relation(left)}) AS left_ {kind.value} JOIN "
+                f"({lower_relation(right)}) AS right_ ON {on}"
+            )
+        case MeasureRows():
+            return _measure(relation)
+        case KeepKeys(source=source, columns=columns, values=values):
+            return _keep(lower_relation(source), columns, values)
+        case SumPerUnit(source=source, count=count):
+            return _per_unit(source, count)
+        case BoundRows():
+            return _bound_rows(relation)
+        case BoundGroups(source=source, max_groups=max_groups, hash_key=hash_key):
+            return _bound_groups(source, max_groups, hash_key)
+        case _:
+            assert_never(relation)
+
+
+def _scan(scan: Scan) -> str:
+    """Lower a scan: canonical values, rows without an owner dropped."""
+    items = ", ".join(
+        f"{canonical(identifier(s), c.type)} AS {name(c)}"
+        for c, s in zip(scan.columns, scan.sources, strict=True)
+    )
+    where = ""
+    if scan.owner is not None:
+        owner = scan.sources[scan.columns.index(scan.owner)]
+        where = f" WHERE {identifier(owner)} IS NOT NULL"
+    return f"SELECT {items} FROM {DATA}.{identifier(scan.table)} AS scan_{where}"
+
+
+def _parts(relation: Relation) -> tuple[list[str], MeasureRows]:
+    """Return the names of owner and keys that a bounded relation groups by, and its measure."""
+    inner = relation
+    while not isinstance(inner, MeasureRows):
+        if not isinstance(inner, KeepKeys | SumPerUnit | BoundRows | BoundGroups):
+            raise InternalError("a bounded relation without a measure")
+        inner = inner.source
+    keys = [name(k) for k in inner.keys]
+    return (["u", *keys] if owner_of(inner.source) is not None else keys), inner
+
+
+def _measure(relation: MeasureRows) -> str:
+    owner = owner_of(relation.source)
+    inner = [] if owner is None else [f"{name(owner)} AS u"]
+    outer = [] if owner is None else ["u"]
+    for key, expression in zip(relation.keys, relation.key_expressions, strict=True):
+        inner.append(f"{canonical(lower(expression, name), expression.type)} AS {name(key)}")
+        outer.append(name(key))
+    for index, (measure, vector) in enumerate(
+        zip(relation.measures, relation.vectors, strict=True)
+    ):
+        text = grid(measure, _argument(measure))
+        place = f"g{index}"
+        inner.append(f"{text} AS {place}")
+        outer += [
+            f"{part} AS {name(c)}"
+            for part, c in zip(components(measure, place), vector, strict=True)
+        ]
+    rows = lower_relation(relation.source)
+    return f"SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)} FROM ({rows}) AS rows_) AS grid_"
+
+
+def _argument(measure: Measure) -> tuple[str, SqlType] | None:
+    argument = measure.argument
+    return None if argument is None else (lower(argument, name), argument.type)
+
+
+def _keep(source: str, columns: tuple[Column, ...], values: tuple[tuple[object, ...], ...]) -> str:
+    """Lower KeepKeys: each column keeps the values that it has in some public combination."""
+    conditions = []
+    for index, column in enumerate(columns):
+        listed = list(dict.fromkeys(row[index] for row in values))
+        known = [v for v in listed if v is not None]
+        conditions.append(_among(name(column), column.type, known, null=len(known) < len(listed)))
+    return f"SELECT * FROM ({source}) AS rows_ WHERE {' AND '.join(conditions)}"
+
+
+def _among(text: str, kind: SqlType, values: list[object], *, null: bool) -> str:
+    missing = f"{text} IS NULL"
+    if not values:
+        return f"({missing})" if null else "(FALSE)"
+    run = contiguous(values)
+    if run is not None:
+        low, high = (literal(v, kind) for v in run)  # type: ignore[arg-type]
+        inside = f"{text} BETWEEN {low} AND {high}"
+    else:
+        inside = f"{text} IN ({', '.join(literal(v, kind) for v in values)})"  # type: ignore[arg-type]
+    return f"({inside} OR {missing})" if null else f"({inside})"
+
+
+def contiguous(values: Sequence[object]) -> tuple[object, object] | None:
+    """Return the ends of values that are consecutive integers or dates, three or more; else None."""
+    first = values[0]
+    if len(values) < 3 or isinstance(first, bool):
+        return None
+    if all(type(v) is int for v in values):
+        numbers = [v for v in values if isinstance(v, int)]
+    elif all(type(v) is date for v in values):
+        numbers = [v.toordinal() for v in values if isinstance(v, date)]
+    else:
+        return None
+    if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+        return values[0], values[-1]
+    return None
+
+
+def _per_unit(source: Relation, count: Column) -> str:
+    """Lower SumPerUnit: one row per (unit, group)."""
+    groups, measured = _parts(source)
+    sums = [
+        f"sum({name(c)}) AS {name(c)}" for vector in measured.vectors for c in vector
+    ]
+    items = ", ".join([*groups, f"count(*) AS {name(count)}", *sums])
+    return f"SELECT {items} FROM ({lower_relation(source)}) AS rows_ GROUP BY {', '.join(groups)}"
+
+
+def _bound_rows(relation: BoundRows) -> str:
+    """Lower BoundRows.
+
+    Claim:   no integer operation overflows, and every result lies in its contribution set.
+    Why:     a unit has at most 2^45 rows, so sums of rows, multiplied by max_rows and the low bits
+             before they are divided by the count, stay below 2^127 (the planner keeps
+             cells^degree * max_rows below 2^80); // truncates non-negative numbers toward zero.
+    Assumes: DuckDB's sum of BIGINT is an exact HUGEINT.
+    """
+    groups, measured = _parts(relation.source)
+    if not isinstance(relation.source, SumPerUnit):
+        raise InternalError("rows are bounded per unit and group")
+    count, most = name(relation.source.count), relation.max_rows
+    items = list(groups)
+    for measure, vector, bits in zip(
+        measured.measures, measured.vectors, relation.low_bits, strict=True
+    ):
+        items += [f"{_bound(measure, name(c), count, most, bits)} AS {name(c)}" for c in vector]
+    return f"SELECT {', '.join(items)} FROM ({lower_relation(relation.source)}) AS pairs_"
+
+
+def _bound(measure: Measure, value: str, count: str, most: int, bits: int) -> str:
+    match measure:
+        case CountMeasure():
+            return f"CAST(least({value}, {most}) AS BIGINT)"
+        case PresenceMeasure():
+            return f"CASE WHEN {value} > 0 THEN 1 ELSE 0 END"
+        case SumMeasure():
+            low, high = measure.ends
+            low, high = most * min(low, 0), most * max(high, 0)
+            whole = f"greatest({_big(low)}, least({_big(high)}, {value}))"
+            return _narrow(whole, max(-low, high))
+        case MomentMeasure():
+            scaled = f"{value} * {_big(most << bits)}"
+            whole = f"CASE WHEN {count} > {most} THEN {scaled} // {count} ELSE {value} * {_big(1 << bits)} END"
+            if bits == 0:
+                whole = f"CASE WHEN {count} > {most} THEN {scaled} // {count} ELSE {value} END"
+            return _narrow(whole, measure.total * most << bits)
+        case _:
+            assert_never(measure)
+
+
+def _narrow(text: str, most: int) -> str:
+    """Return the text as a BIGINT where every value fits one: sums of BIGINT can't overflow."""
+    if most <= _FITS:
+        return f"CAST({text} AS BIGINT)"
+    if most > _SAFE:
+        raise UnsupportedSQLError(
+            "the bounds of this aggregate are so wide that its sums could overflow.",
+            hint="declare narrower bounds, or CLAMP(…, low, high) in the query",
+        )
+    return f"CAST({text} AS HUGEINT)"
+
+
+def _big(number: int) -> str:
+    return f"CAST({number} AS HUGEINT)"
+
+
+def _bound_groups(source: Relation, most: int, hash_key: int) -> str:
+    """Lower BoundGroups: the first `most` groups of a unit by a keyed hash, then by the keys.
+
+    `lag` counts rows, so ties can't keep more; and it avoids a rewrite of QUALIFY that is slower.
+    """
+    groups, measured = _parts(source)
+    keys = groups[1:]
+    kept = [*keys, *(name(c) for vector in measured.vectors for c in vector)]
+    order = ", ".join([f"hash({', '.join(groups)}, {_big(hash_key)})", *keys])
+    return (
+        f"SELECT {', '.join(['u', *kept])} FROM (SELECT *, lag(1, {most}) OVER "
+        f"(PARTITION BY u ORDER BY {order}) AS beyond_ FROM ({lower_relation(source)}) AS pairs_) "
+        f"AS ranked_ WHERE beyond_ IS NULL"
+    )
+
+
+def image_sql(image: Image, limit: int) -> str:
+    """Return the statement that lists the distinct values of public expressions, limit + 1 at most."""
+    items = ", ".join(
+        f"{canonical(lower(e, name), e.type)} AS e{i}" for i, e in enumerate(image.expressions)
+    )
+    sources = [f"({_source(s)}) AS s{i}" for i, s in enumerate(image.sources)]
+    tables = f" FROM {', '.join(sources)}" if sources else ""
+    return f"SELECT DISTINCT {items}{tables} LIMIT {limit + 1}"
+
+
+def _source(source: ValueList | PublicRows) -> str:
+    match source:
+        case PublicRows(scan=scan, padded=padded):
+            rows = lower_relation(scan)
+            if padded:
+                nulls = ", ".join(literal(None, c.type) for c in scan.columns)
+                rows += f" UNION ALL SELECT {nulls}"
+            return rows
+        case ValueList(column=column, values=values):
+            known = [v for v in values if v is not None]
+            run = contiguous(known) if known else None
+            if run is None:
+                listed = ", ".join(f"({literal(v, column.type)})" for v in values)  # type: ignore[arg-type]
+                return f"SELECT v AS {name(column)} FROM (VALUES {listed}) AS t(v)"
+            text = _run(column.type, *run)
+            if len(known) < len(values):
+                text += f" UNION ALL SELECT {literal(None, column.type)}"
+            return text.replace("AS v_", f"AS {name(column)}")
+        case _:
+            assert_never(source)
+
+
+def _run(kind: SqlType, low: object, high: object) -> str:
+    if isinstance(low, date) and isinstance(high, date):
+        span = (high - low).days
+        start = Literal(low, SqlType(Kind.DATE))
+        return f"SELECT {literal(start.value, start.type)} + CAST(i AS INTEGER) AS v_ FROM range({span + 1}) AS t(i)"
+    return f"SELECT CAST(i AS {kind}) AS v_ FROM range({low}, {high} + 1) AS t(i)"
+
+
+def unique_sql(table: str, columns: tuple[str, ...]) -> str:
+    """Return the statement that counts the repeated values of public columns, NULLs apart."""
+    names = ", ".join(identifier(c) for c in columns)
+    known = " AND ".join(f"{identifier(c)} IS NOT NULL" for c in columns)
+    return (
+        f"SELECT count(*) FROM (SELECT {names} FROM {DATA}.{identifier(table)} WHERE {known} "
+        f"GROUP BY {names} HAVING count(*) > 1) AS repeated_"
+    )

@@ -1,0 +1,91 @@
+"""Where the declared tables are: files below the data folder, or tables of a DuckDB database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dp_sql.errors import EngineError, SchemaError
+from dp_sql.schema.catalog import Catalog, TableSpec
+
+_MEMORY = "duckdb://"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The places of a schema's data: a database file or None, and the file of each table that has one."""
+
+    database: Path | None
+    files: dict[str, Path]  # by lower-cased table name; absolute, links resolved
+
+    def identity(self, table: str, spec: TableSpec) -> str:
+        """Return what the ledger knows a table by."""
+        if spec.identity is not None:
+            return f"id:{spec.identity}"
+        where = self.files.get(table, self.database)
+        return f"{where}#{table}" if table not in self.files else f"{where}"
+
+
+def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sources:
+    """Return where the data of a catalog are.
+
+    data_dir: the folder of `source` files; by default the folder that `database` names, or that of
+    the schema file. database: overrides the schema's.
+
+    Raises SchemaError for a table without a place, a source outside the folder or a place that
+    isn't supported; EngineError for a file that doesn't exist.
+    """
+    url = database if database is not None else catalog.database
+    file: Path | None = None
+    folder = data_dir
+    if url.startswith("duckdb://"):
+        rest = url[len(_MEMORY) :]
+        if rest:
+            file = _resolve(catalog, rest[1:] if rest.startswith("//") else rest)
+    elif "://" in url:
+        raise SchemaError(
+            f"the database {url.split('://')[0]}:// isn't supported.",
+            hint="duckdb:///file.duckdb, duckdb:// or a folder",
+        )
+    else:
+        place = _resolve(catalog, url)
+        if place.is_file():
+            file = place
+        elif folder is None:
+            folder = place
+    folder = (folder if folder is not None else catalog.path.parent).resolve()
+    if file is not None and not file.is_file():
+        raise EngineError(
+            f"the database file {file.name!r} doesn't exist.", hint=f"look at {file.parent}"
+        )
+    files: dict[str, Path] = {}
+    for name, spec in catalog.tables.items():
+        if spec.source is None:
+            if file is None:
+                raise SchemaError(
+                    f"the table {spec.name!r} has no place: the database is in memory.",
+                    hint=f"add `source: {spec.name}.parquet`, or name a database file",
+                )
+            continue
+        path = (folder / spec.source).resolve()
+        if not path.is_relative_to(folder):
+            raise SchemaError(
+                f"the source of {spec.name!r} lies outside the data folder.",
+                hint="a file below the data folder",
+            )
+        if path.suffix.lower() not in (".parquet", ".csv"):
+            raise SchemaError(
+                f"the source of {spec.name!r} is neither .parquet nor .csv.", hint="x.parquet"
+            )
+        if not path.is_file():
+            raise EngineError(
+                f"the file {spec.source!r} of table {spec.name!r} doesn't exist.",
+                hint=f"look at {folder}, or pass data_dir",
+            )
+        files[name] = path
+    return Sources(file, files)
+
+
+def _resolve(catalog: Catalog, text: str) -> Path:
+    path = Path(text).expanduser()
+    return (path if path.is_absolute() else catalog.path.parent / path).resolve()

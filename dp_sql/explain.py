@@ -1,0 +1,179 @@
+"""EXPLAIN: what a statement would do, what it costs, how wrong its answers will be. Reads no data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING, assert_never
+
+from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
+from dp_sql.plan.printer import expression_text, measure_text, relation_text
+from dp_sql.plan.relation import MomentMeasure, SumMeasure
+from dp_sql.plan.release import (
+    CountReadout,
+    MeanReadout,
+    PlannedRelease,
+    Readout,
+    SumReadout,
+    VarianceReadout,
+)
+from dp_sql.privacy.amount import show
+from dp_sql.privacy.cost import FREE
+from dp_sql.privacy.unit import Adjacency, Level
+from dp_sql.schema.catalog import Catalog
+from dp_sql.stages import Prepared, Step
+
+if TYPE_CHECKING:
+    from dp_sql.budget.state import BudgetState
+
+_Z95 = 1.959963984540054  # the normal quantile of 0.975
+_FALSE_POSITIVES = Fraction(1, 20)
+
+
+def explanation(
+    prepared: Prepared, catalog: Catalog, states: Mapping[str, BudgetState]
+) -> str:
+    """Return the explanation of a prepared statement. states: by lower-cased table name."""
+    lines: list[str] = []
+    if not prepared.steps:
+        lines.append("Reads public data only: plain DuckDB, no noise, no cost.")
+    else:
+        lines.append(_protects(catalog))
+    for step in prepared.steps:
+        lines += _step(step)
+    lines.append("Above the releases: " + prepared.query.residual.sql)
+    for table, cost in prepared.costs.items():
+        name = catalog.tables[table].name
+        lines.append(
+            f"Cost to {name}: epsilon {show(cost.epsilon)}"
+            + (f", delta {show(cost.delta)}" if cost.delta else "")
+        )
+        lines += [f"  {text}" for text in states[table].lines()]
+    if prepared.steps and not prepared.costs:
+        lines.append("Cost: none, the answer depends on public facts alone.")
+    if prepared.costs:
+        epsilon = max(c.epsilon for c in prepared.costs.values())
+        delta = max(c.delta for c in prepared.costs.values())
+        lines.append(
+            "An attacker who is wrong about 5 % of the people who aren't there finds at most "
+            f"{_true_positives(epsilon, delta):.1%} of those who are."
+        )
+    return "\n".join(lines)
+
+
+def _protects(catalog: Catalog) -> str:
+    unit = catalog.unit
+    what = "one row" if unit.level is Level.EVENT else f"everything of one {unit.name}"
+    many = f" (of {unit.group_size} at once)" if unit.group_size > 1 else ""
+    match unit.adjacency:
+        case Adjacency.ADD_REMOVE:
+            how = "being there or not"
+        case Adjacency.SUBSTITUTION:
+            how = "being replaced by another"
+        case Adjacency.ZERO_OUT:
+            how = "being replaced by NULL"
+        case Adjacency.METRIC:
+            how = "being moved"
+        case _:
+            assert_never(unit.adjacency)
+    return f"Protects {what}{many} {how}."
+
+
+def _step(step: Step) -> list[str]:
+    plan, facts, release = step.plan, step.facts, step.plan.release
+    keys = ", ".join(
+        f"{k.name} = {expression_text(k.expression)} ({'private' if i in plan.private else 'public'})"
+        for i, k in enumerate(release.keys)
+    )
+    lines = [f"Release {release.name}" + (f" by {keys}" if keys else "")]
+    lines += ["  " + line for line in relation_text(plan.relation).splitlines()]
+    cells = "unknown" if facts.cells is None else str(facts.cells)
+    lines.append(f"  owner: {facts.owner}; rows of a unit: {facts.rows}")
+    lines.append(f"  groups that a unit touches: at most {facts.groups} of {cells}")
+    for index, (vector, fact, noise) in enumerate(
+        zip(plan.vectors, facts.vectors, step.measurement.noises, strict=True)
+    ):
+        lines.append(f"  vector v{index}: {measure_text(vector.measure)}")
+        lines.append(f"    contribution: {fact.rule}")
+        lines.append(f"    Δ1 = {fact.change.l1}, Δ2 = {math.sqrt(fact.change.l2_squared):.6g}")
+        lines.append(f"    noise: {_noise(noise)}")
+    if step.measurement.selection is not None:
+        index = step.measurement.selection.vector
+        noise = step.measurement.noises[index]
+        shown = step.measurement.selection.threshold / noise.lattice
+        lines.append(f"  a private key is shown when its noisy number of units reaches {shown:.6g}")
+    for aggregate, readout in zip(release.aggregates, plan.readouts, strict=True):
+        text = aggregate.kind.value.split("(")[0]
+        argument = "*" if aggregate.argument is None else expression_text(aggregate.argument)
+        lines.append(f"  {aggregate.name} = {text}({argument}): {_error(step, readout)}")
+    if step.measurement.cost == FREE:
+        lines.append("  no noise and no cost")
+    return lines
+
+
+def _noise(noise: VectorNoise) -> str:
+    match noise.kind:
+        case NoiseKind.NONE:
+            return "none: no neighbour changes it"
+        case NoiseKind.LAPLACE:
+            return f"discrete Laplace of scale {noise.scale / noise.lattice:.6g} on each number"
+        case NoiseKind.GAUSSIAN:
+            return f"discrete Gaussian of sigma {noise.scale / noise.lattice:.6g} on each number"
+        case _:
+            assert_never(noise.kind)
+
+
+def _error(step: Step, readout: Readout) -> str:
+    """Return the error at 95 % of a count or sum, or why it isn't public."""
+    plan = step.plan
+    measure = plan.vectors[readout.vector].measure
+    noise = step.measurement.noises[readout.vector]
+    match readout:
+        case MeanReadout() | VarianceReadout():
+            return "its error depends on how many rows there are, which is not public"
+        case CountReadout(with_null=with_null):
+            weights = [1.0] * _components(plan, readout.vector, with_null=with_null)
+            unit = plan.vectors[readout.vector].unit
+        case SumReadout():
+            if isinstance(measure, SumMeasure):
+                weights, unit = [float(measure.step)], 1
+            elif isinstance(measure, MomentMeasure):
+                low, high, degree = float(measure.low), float(measure.high), measure.degree
+                weights = [low + (high - low) * i / degree for i in range(degree + 1)]
+                unit = plan.vectors[readout.vector].unit
+            else:
+                return "unknown"
+        case _:
+            assert_never(readout)
+    return f"± {_half_width(noise, weights, unit):.6g} in 95 % of runs"
+
+
+def _components(plan: PlannedRelease, vector: int, *, with_null: bool) -> int:
+    measure = plan.vectors[vector].measure
+    if isinstance(measure, MomentMeasure):
+        return measure.degree + 1 + int(with_null and measure.null_component)
+    return 1
+
+
+def _half_width(noise: VectorNoise, weights: list[float], unit: int) -> float:
+    scale = noise.scale / noise.lattice / unit
+    square = math.sqrt(sum(w * w for w in weights))
+    match noise.kind:
+        case NoiseKind.NONE:
+            return 0.0
+        case NoiseKind.GAUSSIAN:
+            return _Z95 * scale * square
+        case NoiseKind.LAPLACE:
+            # one Laplace number has its own quantile; several are nearly normal
+            single = sum(1 for w in weights if w) == 1
+            return scale * square * (math.log(20) if single else _Z95 * math.sqrt(2))
+        case _:
+            assert_never(noise.kind)
+
+
+def _true_positives(epsilon: Fraction, delta: Fraction) -> float:
+    """Return the best true-positive rate at a false-positive rate of 5 %. Source: [Kairouz2015]."""
+    power = math.exp(min(float(epsilon), 700.0))
+    false, slack = float(_FALSE_POSITIVES), float(delta)
+    return min(1.0, power * false + slack, 1 - (1 - slack - false) / power)

@@ -1,0 +1,1 @@
+"""SQL text to plan: the only reader of SQL text."""

@@ -1,0 +1,108 @@
+"""Which nodes of the text are aggregates, and which of those a release can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from dp_sql.plan.release import AggregateKind
+
+_KINDS: Mapping[type[exp.Expression], AggregateKind] = {
+    exp.Sum: AggregateKind.SUM,
+    exp.Avg: AggregateKind.AVG,
+    exp.Variance: AggregateKind.VAR_SAMP,
+    exp.VariancePop: AggregateKind.VAR_POP,
+    exp.Stddev: AggregateKind.STDDEV_SAMP,
+    exp.StddevSamp: AggregateKind.STDDEV_SAMP,
+    exp.StddevPop: AggregateKind.STDDEV_POP,
+}
+
+# aggregates that the parser library reads as functions without a class of their own
+_ANONYMOUS = frozenset(
+    "any_value arbitrary arg_max arg_min argmax argmin max_by min_by bit_and bit_or bit_xor "
+    "bitstring_agg bool_and bool_or corr countif count_if covar_pop covar_samp entropy favg first fsum "
+    "geomean geometric_mean group_concat histogram kahan_sum kurtosis kurtosis_pop last list listagg "
+    "mad max median min mode product quantile quantile_cont quantile_disc regr_avgx regr_avgy "
+    "regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy reservoir_quantile "
+    "sem skewness string_agg sumkahan sum_no_overflow approx_count_distinct approx_quantile "
+    "approx_top_k array_agg json_group_array json_group_object json_group_structure lttb stats".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An aggregate of the text. argument: None for COUNT(*); condition: of FILTER or COUNT_IF."""
+
+    node: exp.Expression
+    kind: AggregateKind | None  # None: an aggregate that a release can't hold
+    name: str
+    argument: exp.Expression | None
+    distinct: bool
+    condition: exp.Expression | None
+    extra: bool  # the node holds more than is read here
+
+
+def aggregate_name(node: exp.Expression) -> str | None:
+    """Return the name of the aggregate that `node` is, or None."""
+    if isinstance(node, exp.AggFunc):
+        return node.name.upper() if isinstance(node, exp.AnonymousAggFunc) else node.sql_name()
+    if isinstance(node, exp.Anonymous) and node.name.lower() in _ANONYMOUS:
+        return node.name.upper()
+    if isinstance(node, exp.WithinGroup):
+        return aggregate_name(node.this) or "WITHIN GROUP"
+    return None
+
+
+def has_aggregate(node: exp.Expression) -> bool:
+    """Return whether an aggregate stands in `node`, outside windows and subqueries."""
+    if isinstance(node, exp.Query | exp.Subquery):
+        return False
+    if isinstance(node, exp.Window):
+        return any(has_aggregate(child) for child in _window_children(node))
+    if isinstance(node, exp.Filter) or aggregate_name(node) is not None:
+        return True
+    return any(has_aggregate(child) for child in node.iter_expressions())
+
+
+def _window_children(node: exp.Window) -> list[exp.Expression]:
+    """Return what a window reads: the arguments of its function, its partition and its order."""
+    function = node.this
+    inner = [*function.iter_expressions()]
+    rest = [child for child in node.iter_expressions() if child is not function]
+    return inner + rest
+
+
+def read(node: exp.Expression) -> Call | None:
+    """Return the aggregate that `node` is, with its FILTER, or None where it isn't one."""
+    condition: exp.Expression | None = None
+    inner = node
+    if isinstance(node, exp.Filter):
+        where = node.expression
+        inner, condition = node.this, where.this if isinstance(where, exp.Where) else where
+    if isinstance(inner, exp.CountIf) or (
+        isinstance(inner, exp.Anonymous) and inner.name.lower() == "count_if"
+    ):
+        chosen = inner.this if isinstance(inner, exp.CountIf) else inner.expressions[0]
+        both = chosen if condition is None else exp.and_(condition, chosen)
+        return Call(node, AggregateKind.COUNT_STAR, "COUNT_IF", None, False, both, False)
+    name = aggregate_name(inner)
+    if name is None:
+        return None
+    argument, distinct = inner.args.get("this"), False
+    if isinstance(argument, exp.Distinct):
+        distinct = True
+        several = argument.expressions
+        extra = len(several) != 1 or argument.args.get("on") is not None
+        argument = several[0] if several else None
+    else:
+        extra = False
+    extra = extra or any(
+        value not in (None, False, []) for key, value in inner.args.items() if key not in ("this", "big_int")
+    )
+    if isinstance(inner, exp.Count):
+        star = argument is None or isinstance(argument, exp.Star)
+        kind = AggregateKind.COUNT_STAR if star else AggregateKind.COUNT
+        return Call(node, kind, name, None if star else argument, distinct, condition, extra)
+    return Call(node, _KINDS.get(type(inner)), name, argument, distinct, condition, extra)

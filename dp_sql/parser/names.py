@@ -1,0 +1,42 @@
+"""Names that the analyst's text may not hold, above the releases as below."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from dp_sql.parser.scope import Statement
+
+# above a release any scalar function of DuckDB may stand, but for those that read the process, run a
+# text as SQL, keep the connection waiting, change its state or raise a text of the analyst's choice
+_DENIED = frozenset(
+    "current_setting getenv getvariable query query_table read_blob read_csv read_csv_auto read_text "
+    "read_json read_json_auto read_ndjson read_parquet parquet_scan read_duckdb read_xlsx sniff_csv "
+    "glob json_execute_serialized_sql json_deserialize_sql json_serialize_sql json_serialize_plan "
+    "sleep_ms pg_sleep sleep setseed nextval currval write_log error which_secret txid_current "
+    "stats vector_type enum_range enum_first enum_last enum_code in_search_path current_query "
+    "pragma_version duckdb_settings duckdb_tables duckdb_columns duckdb_secrets version "
+    "add_parquet_key force_checkpoint checkpoint current_database current_schema current_schemas "
+    "repeat list_resize array_resize bitstring".split()
+)
+_TABLE_FUNCTIONS = (exp.GenerateSeries, exp.Unnest, exp.Values)
+
+
+def is_plain_table(node: exp.Table) -> bool:
+    """Return whether a FROM item is a plain name, not a function."""
+    return isinstance(node.this, exp.Identifier)
+
+
+def deny_open(statement: Statement, node: exp.Expression) -> None:
+    """Raise UnsupportedSQLError where a node above the releases is one that is never run."""
+    if isinstance(node, exp.Anonymous) and node.name.lower() in _DENIED:
+        raise statement.unsupported(f"the function {node.name} isn't answered.", node)
+    if isinstance(node, exp.ReadCSV | exp.ReadParquet | exp.Columns | exp.Repeat | exp.Command):
+        raise statement.unsupported(f"{type(node).__name__.upper()} isn't answered.", node)
+    if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier | _TABLE_FUNCTIONS):
+        raise statement.unsupported(
+            "table functions aren't answered: they read files, settings or run text as SQL.",
+            node,
+            hint="a declared table, VALUES, range or unnest",
+        )
+    if isinstance(node, exp.DML | exp.DDL) and not isinstance(node, exp.Query):
+        raise statement.unsupported("dp_sql only reads.", node)

@@ -1,0 +1,287 @@
+"""A block that mixes units: its release, and the rest of its text over the released table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dp_sql.errors import QueryError
+from dp_sql.parser import aggregates
+from dp_sql.parser.expressions import Expressions
+from dp_sql.parser.names import deny_open
+from dp_sql.parser.scope import Environment, Scope, Statement
+from dp_sql.plan import functions
+from dp_sql.plan.expression import Expression, Literal, Ref
+from dp_sql.plan.relation import Relation, Scan, inputs
+from dp_sql.plan.release import Aggregate, AggregateKind, Key, Release
+from dp_sql.schema import sqltype
+from dp_sql.schema.catalog import ascii_lower
+from dp_sql.schema.sqltype import Kind, SqlType
+from dp_sql.sensitivity.ownership import owner_of, owners_of
+
+if TYPE_CHECKING:
+    from dp_sql.parser.blocks import Blocks
+
+_COUNTS = (AggregateKind.COUNT_STAR, AggregateKind.COUNT, AggregateKind.COUNT_OWNERS)
+RELEASED = "released"  # the schema of released tables in the residual
+GROUP_NUMBER = "group_number"  # a released table's column that numbers its groups from 0
+
+
+class ReleaseBlock:
+    """Rewrites one block: aggregates and keys become columns of a released table."""
+
+    def __init__(
+        self,
+        statement: Statement,
+        scope: Scope,
+        source: Relation,
+        aliases: Mapping[str, exp.Expression],
+        blocks: Blocks,
+        env: Environment,
+    ) -> None:
+        self._statement = statement
+        self._source = source
+        self._aliases = aliases
+        self._blocks = blocks
+        self._env = env
+        self._binder = Expressions(scope, aliases)
+        self._plain = Expressions(scope)
+        self._scope = scope
+        self._owners = owners_of(source)
+        self._keys: list[Key] = []
+        self._aggregates: list[Aggregate] = []
+        self._name = ""
+
+    def rewrite(self, node: exp.Select, *, top: bool) -> exp.Select:
+        """Return the block over its released table; the release joins the statement's releases."""
+        position = len(self._statement.releases)
+        self._name = f"r{position}"
+        placeholder = Release(self._name, self._source, (), (), ())
+        self._statement.releases.append(placeholder)  # keeps the place while subqueries add theirs
+        self._bind_keys(node, top=top)
+        items = [self._item(item) for item in node.expressions]
+        args: dict[str, object] = {
+            "expressions": items,
+            "from_": exp.From(this=exp.table_(self._name, db=RELEASED, quoted=True)),
+        }
+        having = node.args.get("having")
+        if having is not None:
+            args["where"] = exp.Where(this=self._open(having.this))
+        for key in ("qualify", "order", "limit", "offset", "distinct", "windows"):
+            value = node.args.get(key)
+            if value is not None and value != []:
+                args[key] = self._value(value)
+        self._statement.releases[position] = Release(
+            self._name,
+            self._source,
+            tuple(self._keys),
+            tuple(self._aggregates),
+            tuple(sorted(_protected_tables(self._source))),
+        )
+        return exp.Select(**args)
+
+    def _bind_keys(self, node: exp.Select, *, top: bool) -> None:
+        group = node.args.get("group")
+        if group is not None:
+            for key, value in group.args.items():
+                if key not in ("expressions", "all") and value not in (None, False, []):
+                    raise self._statement.unsupported(f"GROUP BY {key.upper()} isn't answered.", group)
+        if group is not None and group.args.get("all"):
+            nodes = [
+                i.this if isinstance(i, exp.Alias) else i
+                for i in node.expressions
+                if not aggregates.has_aggregate(i)
+            ]
+        elif group is not None:
+            nodes = [self._group_item(item, node) for item in group.expressions]
+        elif top and node.args.get("distinct") is not None and not any(
+            aggregates.has_aggregate(i) for i in node.expressions
+        ):
+            if node.args["distinct"].args.get("on") is not None:
+                raise self._statement.unsupported("DISTINCT ON isn't answered.", node)
+            nodes = [i.this if isinstance(i, exp.Alias) else i for i in node.expressions]
+        else:
+            nodes = []
+        for item in nodes:
+            if isinstance(item, exp.Star) or aggregates.has_aggregate(item):
+                raise self._statement.wrong("this can't be a GROUP BY key.", item)
+            bound = self._binder.bind(item)
+            self._check_key(bound, item)
+            if all(key.expression != bound for key in self._keys):
+                self._keys.append(Key(f"k{len(self._keys)}", bound))
+
+    def _group_item(self, item: exp.Expression, node: exp.Select) -> exp.Expression:
+        """Return what an item of GROUP BY means: a position, an alias or an expression."""
+        inner = item.unnest() if isinstance(item, exp.Paren) else item
+        if isinstance(inner, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):
+            raise self._statement.unsupported(
+                "ROLLUP, CUBE and GROUPING SETS aren't answered.",
+                inner,
+                hint="one statement for each set of keys",
+            )
+        if isinstance(inner, exp.Literal) and not inner.is_string:
+            index = int(inner.name) if inner.is_int else 0
+            if not 1 <= index <= len(node.expressions):
+                raise self._statement.wrong(
+                    f"GROUP BY {inner.name}: there are {len(node.expressions)} columns.", inner
+                )
+            chosen = node.expressions[index - 1]
+            return chosen.this if isinstance(chosen, exp.Alias) else chosen
+        return item
+
+    def _check_key(self, bound: Expression, node: exp.Expression) -> None:
+        if bound.type.kind in (Kind.INTERVAL, Kind.NULL):
+            raise self._statement.unsupported(f"a key of type {bound.type} isn't answered.", node)
+        if isinstance(bound, Ref) and bound.column.number in self._owners:
+            raise self._statement.not_private(
+                "a group for each person would show everybody's data.",
+                node,
+                hint="group by something that many people share",
+            )
+
+    def _item(self, item: exp.Expression) -> exp.Expression:
+        if isinstance(item, exp.Star) or (
+            isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+        ):
+            raise self._statement.wrong("* can't stand beside aggregates.", item)
+        if isinstance(item, exp.Alias):
+            return exp.Alias(this=self._open(item.this), alias=item.args["alias"].copy())
+        name = item.name if isinstance(item, exp.Column) else item.sql(dialect="duckdb")
+        return exp.Alias(this=self._open(item), alias=exp.to_identifier(name, quoted=True))
+
+    def _open(self, node: exp.Expression) -> exp.Expression:
+        """Rewrite an expression above the aggregates."""
+        call = None if isinstance(node, exp.Window) else aggregates.read(node)
+        if call is not None:
+            return self._released(self._aggregate(call))
+        if isinstance(node, exp.Query | exp.Subquery):
+            return self._blocks.open_expression(node, self._env)
+        key = self._key(node)
+        if key is not None:
+            return self._released(key)
+        if isinstance(node, exp.Column):
+            return self._bare(node)
+        deny_open(self._statement, node)
+        if isinstance(node, exp.Window):
+            function = node.this
+            inner = type(function)(**{k: self._value(v) for k, v in function.args.items()})
+            rest = {k: self._value(v) for k, v in node.args.items() if k != "this"}
+            return exp.Window(this=inner, **rest)
+        return type(node)(**{k: self._value(v) for k, v in node.args.items()})
+
+    def _value(self, value: object) -> object:
+        if isinstance(value, exp.Expression):
+            return self._open(value)
+        if isinstance(value, list):
+            return [self._value(item) for item in value]
+        return value
+
+    def _released(self, column: str) -> exp.Expression:
+        return exp.column(column, table=self._name, quoted=True)
+
+    def _key(self, node: exp.Expression) -> str | None:
+        """Return the released column of the key that `node` is, or None."""
+        if not self._keys or isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Var):
+            return None
+        if not isinstance(node, exp.Condition) or aggregates.has_aggregate(node):
+            return None
+        if isinstance(node, exp.Column) and node.find(exp.Star) is not None:
+            return None
+        try:
+            bound = self._plain.bind(node)
+        except QueryError:
+            return None
+        return next((key.name for key in self._keys if key.expression == bound), None)
+
+    def _bare(self, node: exp.Column) -> exp.Expression:
+        """Rewrite a column that is no key: an alias of the select list, or an error."""
+        name = ascii_lower(node.name)
+        if not node.table and name in self._aliases:
+            target = self._aliases[name]
+            if not any(
+                isinstance(c, exp.Column) and ascii_lower(c.name) == name
+                for c in target.find_all(exp.Column)
+            ) or aggregates.has_aggregate(target):
+                rewritten = self._open(target)
+                return rewritten if isinstance(rewritten, exp.Column) else exp.Paren(this=rewritten)
+        if self._scope.find(node) is None:
+            raise self._scope.unknown(node)
+        raise self._statement.wrong(
+            f"{node.name!r} has many values in a group.",
+            node,
+            hint=f"put {node.name} into GROUP BY, or aggregate it",
+        )
+
+    def _aggregate(self, call: aggregates.Call) -> str:
+        """Return the released column of an aggregate; equal aggregates share one."""
+        if call.extra or call.kind is None:
+            raise self._refuse_aggregate(call)
+        kind, argument = call.kind, None
+        if call.argument is not None:
+            if aggregates.has_aggregate(call.argument):
+                raise self._statement.wrong("an aggregate can't stand in an aggregate.", call.node)
+            argument = self._binder.bind(call.argument)
+        if call.distinct:
+            owned = isinstance(argument, Ref) and argument.column.number in self._owners
+            if kind is not AggregateKind.COUNT or not owned:
+                raise self._statement.unsupported(
+                    f"{call.name}(DISTINCT …) is answered for the owner's column only.",
+                    call.node,
+                    hint=self._owner_hint(),
+                )
+            kind, argument = AggregateKind.COUNT_OWNERS, None
+        if kind is AggregateKind.COUNT and (
+            (isinstance(argument, Ref) and argument.column.number in self._owners)
+            or (isinstance(argument, Literal) and argument.value is not None)
+        ):
+            kind, argument = AggregateKind.COUNT_STAR, None
+        if kind not in _COUNTS and argument is not None and not _summable(argument.type):
+            raise self._statement.wrong(
+                f"{call.name} takes numbers, not {argument.type}.", call.argument
+            )
+        if kind not in _COUNTS and isinstance(argument, Ref) and argument.column.number in self._owners:
+            raise self._statement.not_private(
+                "the owner's column can be counted, not computed with.", call.argument
+            )
+        if call.condition is not None:
+            condition = self._binder.bind_condition(call.condition)
+            value = Literal(1, sqltype.INTEGER) if argument is None else argument
+            argument = functions.case(((condition, value),), Literal(None, sqltype.NULL))
+            kind = AggregateKind.COUNT if kind is AggregateKind.COUNT_STAR else kind
+        for known in self._aggregates:
+            if known.kind is kind and known.argument == argument:
+                return known.name
+        whole = kind in _COUNTS or (
+            kind is AggregateKind.SUM
+            and argument is not None
+            and (argument.type.is_integer or argument.type.kind in (Kind.BOOLEAN, Kind.NULL))
+        )
+        result: SqlType = sqltype.BIGINT if whole else sqltype.DOUBLE
+        name = f"a{len(self._aggregates)}"
+        self._aggregates.append(Aggregate(name, kind, argument, result))
+        return name
+
+    def _owner_hint(self) -> str:
+        owner = owner_of(self._source)
+        return "COUNT(*)" if owner is None else f"COUNT(DISTINCT {owner.name})"
+
+    def _refuse_aggregate(self, call: aggregates.Call) -> QueryError:
+        if call.kind is not None:
+            return self._statement.unsupported(f"this form of {call.name} isn't answered.", call.node)
+        return self._statement.unsupported(
+            f"the aggregate {call.name} isn't answered: its result can be one person's value.",
+            call.node,
+            hint="COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV_POP or STDDEV_SAMP",
+        )
+
+
+def _summable(kind: SqlType) -> bool:
+    return kind.is_numeric or kind.kind in (Kind.BOOLEAN, Kind.NULL)
+
+
+def _protected_tables(relation: Relation) -> set[str]:
+    if isinstance(relation, Scan):
+        return set() if relation.public else {relation.table}
+    return {name for source in inputs(relation) for name in _protected_tables(source)}

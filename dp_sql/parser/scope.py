@@ -1,0 +1,180 @@
+"""What names mean: the state of one statement, its CTEs, and the columns that a block can see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dp_sql.errors import NotPrivateError, QueryError, UnsupportedSQLError
+from dp_sql.parser.text import nearest, position_of
+from dp_sql.plan.expression import Column
+from dp_sql.plan.relation import Relation
+from dp_sql.plan.release import Release
+from dp_sql.schema.catalog import Catalog, ascii_lower
+from dp_sql.schema.sqltype import SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A column as a block shows it: the name is the block's, the column what it stands for."""
+
+    name: str
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateRows:
+    """A block of private rows: a relation and the names under which its columns are visible."""
+
+    relation: Relation
+    columns: tuple[Named, ...]
+    protected: bool = True  # False: rows of a public table, read by a private block
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBlock:
+    """A block over released results and public data alone, as a tree for the residual."""
+
+    tree: exp.Expression
+
+
+Bound = PrivateRows | OpenBlock
+
+
+@dataclass(slots=True)
+class Statement:
+    """What is collected while one statement is bound."""
+
+    text: str
+    catalog: Catalog
+    releases: list[Release] = field(default_factory=list)
+    public_tables: set[str] = field(default_factory=set)
+    _numbers: int = 0
+
+    def column(self, name: str, kind: SqlType, *, nullable: bool = True) -> Column:
+        """Return a column with a fresh number."""
+        self._numbers += 1
+        return Column(self._numbers, name, kind, nullable)
+
+    def unsupported(
+        self, message: str, node: exp.Expression | None, *, hint: str | None = None
+    ) -> UnsupportedSQLError:
+        """Return the error for a construct that isn't answered, with a caret under `node`."""
+        return UnsupportedSQLError(
+            message, hint=hint, text=self.text, position=position_of(self.text, node)
+        )
+
+    def not_private(
+        self, message: str, node: exp.Expression | None, *, hint: str | None = None
+    ) -> NotPrivateError:
+        """Return the error for an answer that no noise makes private."""
+        return NotPrivateError(
+            message, hint=hint, text=self.text, position=position_of(self.text, node)
+        )
+
+    def wrong(
+        self, message: str, node: exp.Expression | None, *, hint: str | None = None
+    ) -> QueryError:
+        """Return the error for SQL that has no meaning."""
+        return QueryError(message, hint=hint, text=self.text, position=position_of(self.text, node))
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The CTEs that a block can name, by lower-cased name; an open CTE is known by its tree."""
+
+    ctes: Mapping[str, Bound | str]  # a str: an open CTE that the residual's WITH defines
+
+    def with_cte(self, name: str, bound: Bound | str) -> Environment:
+        """Return the environment in which `name` is that CTE, whatever it was before."""
+        return Environment({**self.ctes, ascii_lower(name): bound})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One item of a FROM clause that holds rows: its alias and its visible columns."""
+
+    alias: str
+    columns: tuple[Named, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The columns that an expression of a private block can name.
+
+    merged: columns that USING or NATURAL made one, by lower-cased name.
+    """
+
+    statement: Statement
+    sources: tuple[Source, ...]
+    merged: Mapping[str, Column] = field(default_factory=dict)
+
+    def find(self, node: exp.Column) -> Column | None:
+        """Return the column that `node` names, or None when no source has it.
+
+        Raises QueryError for a table that is not in FROM and for a name that several sources have.
+        """
+        name, qualifier = ascii_lower(node.name), ascii_lower(node.table)
+        if qualifier:
+            sources = [s for s in self.sources if ascii_lower(s.alias) == qualifier]
+            if not sources:
+                close = nearest(qualifier, [s.alias for s in self.sources])
+                raise self.statement.wrong(
+                    f"no table is called {node.table!r} here.",
+                    node,
+                    hint=f"{close}.{node.name}" if close else None,
+                )
+        else:
+            if name in self.merged:
+                return self.merged[name]
+            sources = list(self.sources)
+        found = [n for s in sources for n in s.columns if ascii_lower(n.name) == name]
+        if len({n.column.number for n in found}) > 1:
+            options = ", ".join(
+                f"{s.alias}.{node.name}"
+                for s in sources
+                if any(ascii_lower(n.name) == name for n in s.columns)
+            )
+            raise self.statement.wrong(
+                f"{node.name!r} could be a column of several tables.", node, hint=f"one of {options}"
+            )
+        return found[0].column if found else None
+
+    def unknown(self, node: exp.Column) -> QueryError:
+        """Return the error for a column that no source has, with the nearest name that one has."""
+        names = [n.name for s in self.sources for n in s.columns]
+        tables = {ascii_lower(s.alias) for s in self.sources}
+        if not node.table and ascii_lower(node.name) in tables:
+            return self.statement.not_private(
+                f"{node.name!r} is a table: whole rows can't be used as values.",
+                node,
+                hint="name the columns that you need",
+            )
+        close = nearest(node.name, names)
+        listed = ", ".join(dict.fromkeys(names[:12])) + (", …" if len(names) > 12 else "")
+        return self.statement.wrong(
+            f"no column is called {node.name!r} here.",
+            node,
+            hint=f"{close}" if close else (f"one of {listed}" if names else None),
+        )
+
+    def named(self) -> tuple[Named, ...]:
+        """Return what * stands for, in order; a merged column once."""
+        seen: set[int] = set()
+        hidden = {
+            n.column.number
+            for s in self.sources
+            for n in s.columns
+            if (kept := self.merged.get(ascii_lower(n.name))) is not None and kept != n.column
+        }
+        result = []
+        for source in self.sources:
+            for item in source.columns:
+                if item.column.number not in hidden and (
+                    ascii_lower(item.name) not in self.merged or item.column.number not in seen
+                ):
+                    result.append(item)
+                    seen.add(item.column.number)
+        return tuple(result)

@@ -1,0 +1,66 @@
+"""The entry of the parser: a statement's text to a `Query`, or an error with a caret."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from dp_sql.errors import QueryError
+from dp_sql.parser.blocks import Blocks
+from dp_sql.parser.release_block import GROUP_NUMBER, RELEASED
+from dp_sql.parser.scope import Environment, OpenBlock, Statement
+from dp_sql.parser.text import parse_text
+from dp_sql.plan.release import Query, Residual
+from dp_sql.schema.catalog import Catalog
+
+
+def parse(text: str, catalog: Catalog) -> Query:
+    """Return the plan of the one query in `text`.
+
+    Raises QueryError (UnsupportedSQLError, NotPrivateError) for text that can't be answered. Names
+    are resolved against `catalog` alone; no data are read.
+    """
+    tree = parse_text(text)
+    statement = Statement(text, catalog)
+    bound = Blocks(statement).query(tree, Environment({}), top=True)
+    if not isinstance(bound, OpenBlock):
+        raise statement.not_private(
+            "the rows of a protected table can't be returned.",
+            tree,
+            hint="aggregate them: SELECT COUNT(*) FROM …",
+        )
+    tree, items = _aligned(bound.tree, len(statement.releases))
+    return Query(
+        tuple(statement.releases),
+        Residual(_render(tree), text, tuple(sorted(statement.public_tables)), items),
+    )
+
+
+def _aligned(
+    tree: exp.Expression, releases: int
+) -> tuple[exp.Expression, tuple[str | None, ...]]:
+    """Return the tree with the group's number as last column, and its items, where rows are groups."""
+    source = tree.args.get("from_") if isinstance(tree, exp.Select) else None
+    if (
+        source is None
+        or releases != 1
+        or tree.args.get("distinct") is not None
+        or tree.args.get("with_") is not None
+        or tree.args.get("joins")
+        or not isinstance(source.this, exp.Table)
+        or source.this.db != RELEASED
+    ):
+        return tree, ()
+    items = tuple(
+        None if item.find(exp.Window, exp.Query, exp.Subquery) else _render(item.unalias())
+        for item in tree.expressions
+    )
+    number = exp.column(GROUP_NUMBER, table=source.this.name, quoted=True)
+    return tree.copy().select(number, copy=False), items
+
+
+def _render(tree: exp.Expression) -> str:
+    try:
+        return tree.sql(dialect="duckdb", comments=False)
+    except (SqlglotError, ValueError, RecursionError):
+        raise QueryError("the part above the aggregates can't be written down again.") from None

@@ -1,0 +1,172 @@
+"""From text to one sqlglot tree, within limits, and from a node of it back to its place in the text."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from dp_sql.errors import Position, QueryError, UnsupportedSQLError
+
+MAX_LENGTH = 100_000  # characters
+MAX_DEPTH = 40  # nested parentheses, brackets and CASEs: the parser recurses
+
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # its warnings would print the statement
+
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+_CHAIN = {TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS}
+
+_STATEMENTS = {
+    exp.Summarize: "SUMMARIZE prints exact statistics of the rows",
+    exp.Pivot: "PIVOT builds its columns from the rows",
+    exp.Describe: "DESCRIBE isn't part of a query; \\d in the REPL shows the declared tables",
+    exp.Create: "dp_sql only reads",
+    exp.Drop: "dp_sql only reads",
+    exp.Insert: "dp_sql only reads",
+    exp.Update: "dp_sql only reads",
+    exp.Delete: "dp_sql only reads",
+    exp.Merge: "dp_sql only reads",
+    exp.Copy: "dp_sql writes no files",
+    exp.Attach: "the database is the one that the schema names",
+    exp.Detach: "the database is the one that the schema names",
+    exp.Set: "settings of the database belong to the engine",
+    exp.Pragma: "settings and statistics of the database belong to the engine",
+    exp.Command: "only queries are answered",
+}
+
+
+@cache
+def _tokenizer() -> Any:
+    return DuckDB().tokenizer
+
+
+def starts_with(text: str, word: str) -> str | None:
+    """Return what follows when the statement's first word is `word` (upper case), else None."""
+    stripped = text.lstrip()
+    head, rest = stripped[: len(word)], stripped[len(word) :]
+    return rest if head.upper() == word and rest[:1].isspace() else None
+
+
+def parse_text(text: str) -> exp.Query:
+    """Return the tree of the one query in `text`.
+
+    Raises QueryError for text that is empty, too long, nested too deeply, no SQL or several
+    statements, and UnsupportedSQLError for a statement that is not a query.
+    """
+    if not isinstance(text, str):
+        raise QueryError(f"a statement is a text, not {type(text).__name__}.")
+    if len(text) > MAX_LENGTH:
+        raise QueryError(f"the statement is longer than {MAX_LENGTH:,} characters.")
+    _check_tokens(text)
+    try:
+        trees = [tree for tree in sqlglot.parse(text, dialect="duckdb") if tree is not None]
+    except ParseError as error:
+        raise _syntax(text, error) from None
+    except RecursionError:
+        raise _too_deep() from None
+    except (ValueError, TypeError, AttributeError, IndexError, KeyError):  # bugs of the parser
+        raise QueryError("this text can't be read as SQL.") from None
+    trees = [tree for tree in trees if not isinstance(tree, exp.Semicolon)]
+    if not trees:
+        raise QueryError("there is no statement.", hint="SELECT COUNT(*) FROM …")
+    if len(trees) > 1 or isinstance(trees[0], exp.Block):
+        raise UnsupportedSQLError("one statement at a time.", hint="send them one by one")
+    tree = trees[0]
+    if isinstance(tree, exp.Subquery):
+        tree = tree.unnest()
+    if not isinstance(tree, exp.Select | exp.SetOperation):
+        reason = next(
+            (why for kind, why in _STATEMENTS.items() if isinstance(tree, kind)),
+            "only SELECT and set operations are answered",
+        )
+        word = text.split(maxsplit=1)[0].upper()[:20]
+        raise UnsupportedSQLError(
+            f"{word} can't be answered: {reason}.", hint="a SELECT with aggregates"
+        )
+    return tree
+
+
+def _check_tokens(text: str) -> None:
+    """Refuse what the tokenizer can tell: bad characters, depth, and words with two readings."""
+    try:
+        tokens: list[Token] = _tokenizer().tokenize(text)
+    except TokenError:
+        raise QueryError("this text can't be read as SQL: a quote or comment isn't closed.") from None
+    depth, chain = 0, 0
+    previous: Token | None = None
+    for token in tokens:
+        kind = token.token_type
+        if (
+            previous is not None
+            and previous.token_type == TokenType.NUMBER
+            and kind == TokenType.VAR
+            and token.start == previous.end + 1
+        ):
+            raise QueryError(
+                "a number runs into a word here.",
+                hint="write numbers in decimal, and a space before a word",
+                text=text,
+                position=_at(text, previous.start, token.end - previous.start + 1),
+            )
+        previous = token
+        depth += int(kind in _OPENING) - int(kind in _CLOSING)
+        chain = chain + 1 if kind in _CHAIN else 0
+        if depth > MAX_DEPTH or chain > MAX_DEPTH:
+            raise _too_deep()
+        if kind in (TokenType.PARAMETER, TokenType.PLACEHOLDER) or token.text in {"@", "#", "?"}:
+            raise UnsupportedSQLError(
+                f"{token.text!r} isn't answered.",
+                hint="write abs(x) for @x, a name for #1, and a value for a parameter",
+                text=text,
+                position=_at(text, token.start, 1),
+            )
+
+
+def _too_deep() -> QueryError:
+    return QueryError(
+        f"the statement is nested deeper than {MAX_DEPTH} levels.",
+        hint="name the inner parts with WITH",
+    )
+
+
+def _syntax(text: str, error: ParseError) -> QueryError:
+    details = error.errors[0] if error.errors else {}
+    line, column = details.get("line"), details.get("col")
+    highlight = details.get("highlight") or ""
+    position = None
+    if isinstance(line, int) and isinstance(column, int):
+        position = Position(line, max(1, column - max(0, len(highlight) - 1)), len(highlight) or 1)
+    return QueryError("this isn't SQL that can be read here.", text=text, position=position)
+
+
+def _at(text: str, start: int, length: int) -> Position:
+    before = text[:start]
+    return Position(before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1, length)
+
+
+def position_of(text: str, node: exp.Expression | None) -> Position | None:
+    """Return where `node` stands in `text`: its own place or that of its first part that has one."""
+    if node is None:
+        return None
+    best: tuple[int, int] | None = None
+    for part in node.walk():
+        start, end = part.meta.get("start"), part.meta.get("end")
+        if isinstance(start, int) and isinstance(end, int) and (best is None or start < best[0]):
+            best = (start, end)
+    return None if best is None else _at(text, best[0], best[1] - best[0] + 1)
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """Return the known name that `name` looks like, or None."""
+    known = {n.lower(): n for n in names}
+    found = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.6)
+    return known[found[0]] if found else None

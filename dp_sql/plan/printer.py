@@ -1,0 +1,125 @@
+"""Plans as text, for EXPLAIN and golden tests: one node a line, inputs indented below."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from dp_sql.plan.expression import Call, Case, Cast, Expression, IntervalValue, Literal, Ref
+from dp_sql.plan.relation import (
+    BoundGroups,
+    BoundRows,
+    CountMeasure,
+    Filter,
+    Join,
+    KeepKeys,
+    Measure,
+    MeasureRows,
+    MomentMeasure,
+    PresenceMeasure,
+    Project,
+    Relation,
+    Scan,
+    SumMeasure,
+    SumPerUnit,
+    inputs,
+)
+
+_INFIX = {"+", "-", "*", "/", "//", "%", "=", "<>", "<", "<=", ">", ">=", "and", "or", "||"}
+_SHOWN_VALUES = 6
+
+
+def expression_text(node: Expression) -> str:
+    """Return an expression as text, with the names of its columns."""
+    match node:
+        case Literal(value=value):
+            return _value_text(value)
+        case Ref(column=column):
+            return column.name
+        case Call(function=function, args=args):
+            parts = [expression_text(a) for a in args]
+            if function in _INFIX and len(parts) == 2:
+                return f"({parts[0]} {function.upper()} {parts[1]})"
+            return f"{function}({', '.join(parts)})"
+        case Case(branches=branches, otherwise=otherwise):
+            whens = " ".join(
+                f"WHEN {expression_text(c)} THEN {expression_text(v)}" for c, v in branches
+            )
+            return f"CASE {whens} ELSE {expression_text(otherwise)} END"
+        case Cast(operand=operand, type=kind):
+            return f"CAST({expression_text(operand)} AS {kind})"
+        case _:
+            assert_never(node)
+
+
+def _value_text(value: object) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, IntervalValue):
+        return f"INTERVAL '{value.months} months {value.days} days {value.microseconds} us'"
+    return repr(value) if isinstance(value, str) else str(value)
+
+
+def relation_text(relation: Relation, indent: int = 0) -> str:
+    """Return a relation and what is below it, a line a node."""
+    lines = [" " * indent + _node_text(relation)]
+    lines += [relation_text(source, indent + 2) for source in inputs(relation)]
+    return "\n".join(lines)
+
+
+def _node_text(node: Relation) -> str:
+    match node:
+        case Scan(table=table, public=public, owner=owner):
+            whose = "public" if public else "each row its own" if owner is None else f"owner {owner.name}"
+            return f"Scan {table}, {whose}"
+        case Filter(predicate=predicate):
+            return f"Filter {expression_text(predicate)}"
+        case Project(columns=columns, expressions=expressions):
+            items = (
+                c.name if e == Ref(c) else f"{expression_text(e)} AS {c.name}"
+                for c, e in zip(columns, expressions, strict=True)
+            )
+            return f"Project {', '.join(items)}"
+        case Join(kind=kind, condition=condition):
+            return f"{kind.value.capitalize()} join on {expression_text(condition)}"
+        case MeasureRows(keys=keys, key_expressions=expressions, measures=measures):
+            grouped = ", ".join(
+                f"{k.name} = {expression_text(e)}" for k, e in zip(keys, expressions, strict=True)
+            )
+            listed = "; ".join(measure_text(m) for m in measures)
+            return f"Measure {listed}" + (f" by {grouped}" if grouped else "")
+        case KeepKeys(columns=columns, values=values):
+            shown = ", ".join(
+                "/".join(_value_text(v) for v in row) for row in values[:_SHOWN_VALUES]
+            )
+            more = f", … {len(values)} in all" if len(values) > _SHOWN_VALUES else ""
+            return f"Keep public keys {', '.join(c.name for c in columns)} in {{{shown}{more}}}"
+        case SumPerUnit():
+            return "Sum per unit and group"
+        case BoundRows(max_rows=max_rows):
+            return f"Bound rows: a unit weighs at most {max_rows} rows in a group"
+        case BoundGroups(max_groups=max_groups):
+            return f"Bound groups: at most {max_groups} of a unit, by a keyed hash"
+        case _:
+            assert_never(node)
+
+
+def measure_text(measure: Measure) -> str:
+    """Return what a measure makes of a row."""
+    argument = "*" if measure.argument is None else expression_text(measure.argument)
+    match measure:
+        case CountMeasure():
+            return f"count of {argument}"
+        case PresenceMeasure():
+            return f"units with {argument}"
+        case SumMeasure(low=low, high=high, step=step):
+            return f"sum of {argument} in [{float(low):g}, {float(high):g}], step {float(step):g}"
+        case MomentMeasure(low=low, high=high, cells=cells, degree=degree, null_component=null):
+            also = ", NULL apart" if null else ""
+            return (
+                f"moments to degree {degree} of {argument} in [{float(low):g}, {float(high):g}], "
+                f"{cells} steps{also}"
+            )
+        case _:
+            assert_never(measure)

@@ -1,0 +1,149 @@
+"""Which keys are public, and their values: declared, bounded, read from public tables, or computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dp_sql.errors import UnsupportedSQLError
+from dp_sql.plan.domain import Domain
+from dp_sql.plan.domains import domain_of
+from dp_sql.plan.expression import Call, Case, Column, Expression, Literal, Ref, columns_of
+from dp_sql.plan.public import Image, PublicFacts, PublicRows, ValueList
+from dp_sql.plan.release import KeySpace, Release
+from dp_sql.planner.lineage import column_domains, expand, finite_values, scan_column
+from dp_sql.schema.catalog import Catalog
+from dp_sql.schema.sqltype import Kind
+
+MOST_VALUES = 100_000  # of one column
+MOST_CELLS = 1_000_000  # of all public keys together
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPlan:
+    """The keys of a release: spaces of public ones, positions of private ones."""
+
+    public: tuple[KeySpace, ...]
+    private: tuple[int, ...]
+
+
+def plan_keys(release: Release, catalog: Catalog, public: PublicFacts) -> KeyPlan:
+    """Return which keys of a release are public, with all their values.
+
+    Claim:   the values of a public key come from the schema, the statement and public tables alone.
+    Why:     each is enumerated from declared values, bounds, literals and public rows; the protected
+             rows are not read, and rows outside the values are kept out of the release.
+    Assumes: tables declared public are public.
+    Source:  [Wilson2020]
+
+    Raises UnsupportedSQLError where public keys have more than a million combinations.
+    """
+    domains = column_domains(release.source, catalog)
+    expanded = [expand(release.source, key.expression) for key in release.keys]
+    parts: dict[int, list[int]] = {}  # component -> positions
+    spaces: list[KeySpace] = []
+    private: list[int] = []
+    sources: dict[int, tuple[dict[object, ValueList | PublicRows], frozenset[object]]] = {}
+    for position, expression in enumerate(expanded):
+        found = _sources(release, catalog, expression)
+        if found is None:
+            image = _image(expression, domains)
+            if image is None:
+                private.append(position)
+            else:
+                spaces.append(KeySpace((position,), tuple((v,) for v in image)))
+            continue
+        joined = [c for c, (_, ids) in sources.items() if ids & frozenset(found)]
+        merged = dict(found)
+        positions = [position]
+        for component in joined:
+            merged.update(sources.pop(component)[0])
+            positions += parts.pop(component)
+        sources[position] = (merged, frozenset(merged))
+        parts[position] = sorted(positions)
+    for component, positions in parts.items():
+        values = _enumerate(sources[component][0], [expanded[p] for p in positions], public)
+        if values is None:
+            private += positions
+        else:
+            spaces.append(KeySpace(tuple(positions), values))
+    cells = 1
+    for space in spaces:
+        cells *= max(1, len(space.values))
+    if cells > MOST_CELLS:
+        names = ", ".join(_label(expanded[p]) for s in spaces for p in s.positions)
+        raise UnsupportedSQLError(
+            f"the keys {names} have {cells:,} combinations, and each would be shown; at most "
+            f"{MOST_CELLS:,} can be.",
+            hint="group by fewer keys, or by coarser ones such as year(day)",
+        )
+    return KeyPlan(tuple(sorted(spaces, key=lambda s: s.positions)), tuple(sorted(private)))
+
+
+def _label(expression: Expression) -> str:
+    columns = columns_of(expression)
+    return columns[0].name if columns else "a constant"
+
+
+def _sources(
+    release: Release, catalog: Catalog, expression: Expression
+) -> dict[object, ValueList | PublicRows] | None:
+    """Return what the columns of a key range over, by an identity; None where one has no end."""
+    found: dict[object, ValueList | PublicRows] = {}
+    for column in columns_of(expression):
+        origin = scan_column(release.source, column)
+        if origin is None:
+            return None
+        scan, name, padded = origin
+        if scan.public:
+            found["scan", scan.columns[0].number] = PublicRows(scan, padded)
+            continue
+        values = finite_values(catalog.tables[scan.table].columns[name], MOST_VALUES)
+        if values is None:
+            return None
+        found["column", column.number] = ValueList(column, values)
+    return found
+
+
+def _enumerate(
+    found: dict[object, ValueList | PublicRows], expressions: list[Expression], public: PublicFacts
+) -> tuple[tuple[object, ...], ...] | None:
+    sources = tuple(found.values())
+    (first, *others) = sources or (None,)
+    if isinstance(first, ValueList) and not others and expressions == [Ref(first.column)]:
+        return tuple((value,) for value in first.values)
+    combinations = 1
+    for source in sources:
+        combinations *= len(source.values) if isinstance(source, ValueList) else 1
+    if combinations > MOST_CELLS:
+        return None
+    return public.image(Image(sources, tuple(expressions)), MOST_CELLS)
+
+
+def _image(expression: Expression, domains: dict[int, Domain]) -> tuple[object, ...] | None:
+    """Return the values of an expression whose values are few whatever its columns hold, or None."""
+    match expression:
+        case Case(branches=branches, otherwise=otherwise):
+            values = [value for _, value in branches] + [otherwise]
+            if all(
+                isinstance(v, Literal) and (v.value is None or v.type == expression.type)
+                for v in values
+            ):
+                listed = [v.value for v in values if isinstance(v, Literal)]
+                return tuple(dict.fromkeys(listed))
+        case Call() if expression.type.kind is Kind.BOOLEAN:
+            return (False, True, None)
+        case _:
+            pass
+    domain = domain_of(expression, domains)
+    if not expression.type.is_integer or domain.low is None or domain.high is None:
+        return None
+    low, high = -(-domain.low.numerator // domain.low.denominator), domain.high.__floor__()
+    if high - low >= MOST_VALUES:
+        return None
+    return (*range(low, high + 1), None)
+
+
+def key_column(release: Release, position: int, number: int) -> Column:
+    """Return the planned column of a key."""
+    key = release.keys[position]
+    return Column(number, key.name, key.expression.type)

@@ -1,0 +1,161 @@
+"""The entry of the planner: a parsed release made answerable."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from fractions import Fraction
+
+from dp_sql.plan.domains import domain_of
+from dp_sql.plan.expression import Column
+from dp_sql.plan.public import PublicFacts
+from dp_sql.plan.relation import (
+    BoundGroups,
+    BoundRows,
+    CountMeasure,
+    KeepKeys,
+    Measure,
+    MeasureRows,
+    MomentMeasure,
+    PresenceMeasure,
+    Relation,
+    SumMeasure,
+    SumPerUnit,
+    width,
+)
+from dp_sql.plan.release import PlannedRelease, Release, Vector
+from dp_sql.planner.keys import KeyPlan, key_column, plan_keys
+from dp_sql.planner.lineage import column_domains
+from dp_sql.planner.measures import FINEST_CELLS, Noise, plan_measures
+from dp_sql.privacy.unit import Level
+from dp_sql.schema import sqltype
+from dp_sql.schema.catalog import Catalog, Limits
+
+_FIRST = 1_000_000  # numbers of the planner's own columns; the parser's stay far below
+
+
+def limits_of(release: Release, catalog: Catalog) -> Limits:
+    """Return the limits of a release: the largest of its tables'."""
+    found = [t for name in release.tables if (t := catalog.tables[name].limits) is not None]
+    return Limits(
+        max([1, *(limit.max_groups for limit in found)]),
+        max([1, *(limit.max_rows_per_group for limit in found)]),
+        max([1, *(limit.min_units_per_group for limit in found)]),
+    )
+
+
+def plan_release(
+    release: Release, catalog: Catalog, public: PublicFacts, epsilon: Fraction
+) -> PlannedRelease:
+    """Return the planned form of a release that may spend `epsilon`.
+
+    Raises NotPrivateError for an unbounded argument, UnsupportedSQLError for too many groups.
+    """
+    limits = limits_of(release, catalog)
+    user = catalog.unit.level is Level.USER
+    keys = plan_keys(release, catalog, public)
+    domains = column_domains(release.source, catalog)
+    groups = 1 if not release.keys or not user else limits.max_groups
+    rows = limits.max_rows_per_group if user else 1
+    presence: Measure = PresenceMeasure(None) if user else CountMeasure(None)
+    wanted = plan_measures(
+        release.aggregates,
+        lambda e: domain_of(e, domains),
+        Noise(rows, groups, epsilon),
+        more=int(bool(keys.private)),
+    )
+    measures = list(wanted.measures)
+    selection = None
+    apart = bool(keys.private and keys.public)
+    if keys.private:
+        one_row = CountMeasure(None) if rows == 1 else presence
+        double = next((m for m in (presence, one_row) if m in measures), None)
+        if double is not None and not apart:
+            selection = measures.index(double)
+        else:
+            selection = len(measures)
+            measures.append(presence)
+    main = measures[:-1] if apart else measures
+    numbers = iter(range(_FIRST, 2 * _FIRST))
+    columns = tuple(key_column(release, i, next(numbers)) for i in range(len(release.keys)))
+    relation, vectors = _bounded(release, keys, columns, tuple(main), catalog, numbers=numbers)
+    chosen = None
+    if apart:
+        some = KeyPlan((), tuple(range(len(keys.private))))
+        picked = tuple(columns[i] for i in keys.private)
+        chosen, more = _bounded(
+            release, some, picked, (presence,), catalog, numbers=numbers, positions=keys.private
+        )
+        vectors += more
+    count = len(vectors)
+    return PlannedRelease(
+        release,
+        relation,
+        columns,
+        keys.public,
+        keys.private,
+        vectors,
+        wanted.readouts,
+        selection,
+        chosen,
+        tuple(Fraction(1, count) for _ in range(count)),
+    )
+
+
+def _bounded(
+    release: Release,
+    keys: KeyPlan,
+    columns: tuple[Column, ...],
+    measures: tuple[Measure, ...],
+    catalog: Catalog,
+    *,
+    numbers: Iterator[int],
+    positions: tuple[int, ...] | None = None,
+) -> tuple[Relation, tuple[Vector, ...]]:
+    """Return the relation that enforces the contribution set, and its vectors."""
+    limits = limits_of(release, catalog)
+    where = tuple(range(len(columns))) if positions is None else positions
+    named = tuple(
+        tuple(
+            Column(next(numbers), f"v{i}_{j}", sqltype.BIGINT)
+            for j in range(width(m))
+        )
+        for i, m in enumerate(measures)
+    )
+    relation: Relation = MeasureRows(
+        release.source, columns, tuple(release.keys[i].expression for i in where), measures, named
+    )
+    for space in keys.public:
+        relation = KeepKeys(relation, tuple(columns[i] for i in space.positions), space.values)
+    user = catalog.unit.level is Level.USER
+    bits = tuple(_low_bits(m) if user else 0 for m in measures)
+    if user:
+        count = Column(next(numbers), "c", sqltype.BIGINT)
+        relation = BoundRows(SumPerUnit(relation, count), limits.max_rows_per_group, bits)
+        cells = 1
+        for space in keys.public:
+            cells *= max(1, len(space.values))
+        if columns and (keys.private or limits.max_groups < cells):
+            relation = BoundGroups(relation, limits.max_groups, secrets.randbits(63))
+    vectors = tuple(
+        Vector(m, c, _unit(m, b)) for m, c, b in zip(measures, named, bits, strict=True)
+    )
+    return relation, vectors
+
+
+def _low_bits(measure: Measure) -> int:
+    """Return how many low bits a moment vector carries through the division by the row count."""
+    if not isinstance(measure, MomentMeasure):
+        return 0
+    bits = 0
+    while measure.cells << bits < FINEST_CELLS:
+        bits += 1
+    return bits
+
+
+def _unit(measure: Measure, low_bits: int) -> int:
+    match measure:
+        case MomentMeasure():
+            return measure.total << low_bits
+        case CountMeasure() | PresenceMeasure() | SumMeasure():
+            return 1

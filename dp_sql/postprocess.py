@@ -1,0 +1,266 @@
+"""The analyst's SQL above the releases, run by a DuckDB that holds released and public values only."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+
+from dp_sql.errors import EngineError, QueryError
+from dp_sql.plan.release import Residual
+from dp_sql.schema.catalog import Catalog
+from dp_sql.schema.sqltype import BIGINT, Kind, SqlType
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_SETTINGS = (
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET allow_community_extensions = false",
+    "SET python_enable_replacements = false",
+    "SET error_on_division_by_zero = false",
+    "SET memory_limit = '4GB'",
+)
+_CLOSED = (
+    "SET temp_directory = ''",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+_CLAMP = (
+    "CREATE MACRO clamp(x, lo, hi) AS "
+    "CASE WHEN x < lo THEN lo WHEN x > hi THEN hi ELSE x END"
+)
+GROUP_NUMBER = "group_number"
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedColumn:
+    """One column of a released table: a key (`values` are Python values) or noisy numbers."""
+
+    name: str
+    type: SqlType
+    values: Sequence[object] | NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows of a residual. types: DuckDB's names. groups: by row, or empty where rows aren't groups."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    groups: tuple[int, ...]
+
+
+class PostProcessor:
+    """One kept connection for everything above the release boundary. Safe to share between threads."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        public_file: Callable[[str], str | None],
+        public_columns: Callable[[str], Mapping[str, NDArray[Any]]],
+    ) -> None:
+        """Open the connection. The callables give a public table's file, or its columns."""
+        self._catalog = catalog
+        self._public_columns = public_columns
+        self._loaded: set[str] = set()
+        self._lock = threading.RLock()
+        self._connection: Any = duckdb.connect(":memory:")
+        run = self._connection.execute
+        for setting in _SETTINGS:
+            run(setting)
+        run("CREATE SCHEMA released")
+        run('CREATE SCHEMA "public"')
+        run(_CLAMP)
+        files = {
+            name: file
+            for name, spec in catalog.tables.items()
+            if spec.public and (file := public_file(name)) is not None
+        }
+        for name, spec in catalog.tables.items():
+            columns = ", ".join(f"{_quoted(c.name)} {c.type}" for c in spec.columns.values())
+            run(f"CREATE TABLE main.{_quoted(spec.name)} ({columns})")  # empty: it gives names and types
+            if name in files:
+                items = ", ".join(
+                    f"TRY_CAST({_quoted(k)} AS {c.type}) AS {_quoted(c.name)}"
+                    for k, c in spec.columns.items()
+                )
+                run(
+                    f'CREATE VIEW "public".{_quoted(name)} AS SELECT {items} '
+                    f"FROM read_parquet({_text(files[name])})"
+                )
+                self._loaded.add(name)
+        run(f"SET allowed_paths = [{', '.join(_text(f) for f in files.values())}]")
+        for setting in _CLOSED:
+            run(setting)
+
+    def describe(
+        self, residual: Residual, tables: Mapping[str, Sequence[tuple[str, SqlType]]]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the answer's column names and types, from binding over empty tables.
+
+        Raises QueryError where DuckDB can't bind the statement. Nothing is read, nothing depends on
+        protected values.
+        """
+        with self._lock:
+            self._load(residual.public_tables)
+            for name, columns in tables.items():
+                listed = ", ".join(f"{_quoted(c)} {t}" for c, t in columns)
+                self._connection.execute(f"CREATE OR REPLACE TABLE released.{_quoted(name)} ({listed})")
+            try:
+                bound = self._connection.execute(f"DESCRIBE {residual.sql}").fetchall()
+            except duckdb.Error as error:
+                text = str(error).split("\n", maxsplit=1)[0].split(": ", 1)[-1]
+                raise QueryError(
+                    f"the part above the aggregates can't be run: {text[:200]}"
+                ) from None
+            if residual.row_items:
+                bound = bound[:-1]
+            names = tuple(str(row[0]) for row in bound)
+            with contextlib.suppress(duckdb.Error):  # GoogleSQL's forms aren't DuckDB's
+                original = self._connection.execute(f"DESCRIBE {residual.original}").fetchall()
+                if len(original) == len(names):
+                    names = tuple(str(row[0]) for row in original)
+            return names, tuple(str(row[1]) for row in bound)
+
+    def run(
+        self, residual: Residual, tables: Mapping[str, Sequence[ReleasedColumn]], names: tuple[str, ...]
+    ) -> Answer:
+        """Return the answer over released tables. Raises EngineError where DuckDB fails."""
+        with self._released(tables), self._failures():
+            self._load(residual.public_tables)
+            cursor = self._connection.execute(residual.sql)
+            types = tuple(str(d[1]) for d in cursor.description)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+        if not residual.row_items:
+            return Answer(names, types, rows, ())
+        groups = tuple(int(row[-1]) for row in rows)
+        return Answer(names, types[:-1], [row[:-1] for row in rows], groups)
+
+    def spread(
+        self,
+        items: Sequence[str],
+        table: str,
+        columns: Sequence[ReleasedColumn],
+        level: float,
+    ) -> dict[int, list[tuple[float, float] | None]]:
+        """Return, by group number, the central interval of each item over redrawn released rows.
+
+        columns: a released table in which every group stands many times, once a redraw.
+        """
+        low, high = (1 - level) / 2, (1 + level) / 2
+        parts = ", ".join(
+            f"quantile_cont(TRY_CAST({item} AS DOUBLE), [{low}, {high}])" for item in items
+        )
+        name = _quoted(table)
+        with self._released({table: columns}), self._failures():
+            rows = self._connection.execute(
+                f"SELECT {GROUP_NUMBER}, {parts} FROM released.{name} AS {name} GROUP BY ALL"
+            ).fetchall()
+        return {
+            int(row[0]): [None if ends is None else (ends[0], ends[1]) for ends in row[1:]]
+            for row in rows
+        }
+
+    @contextlib.contextmanager
+    def _released(self, tables: Mapping[str, Sequence[ReleasedColumn]]) -> Iterator[None]:
+        with self._lock:
+            for name, columns in tables.items():
+                self._create(name, columns)
+            try:
+                yield
+            finally:
+                for name in tables:
+                    self._connection.execute(f"DROP TABLE IF EXISTS released.{_quoted(name)}")
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.InterruptException:
+            raise EngineError("the statement was stopped; it stays charged.") from None
+        except duckdb.Error as error:  # the values are released, so the text may be shown
+            text = str(error).split("\n", maxsplit=1)[0]
+            raise EngineError(
+                f"the part above the aggregates failed on the released values: {text[:200]}"
+            ) from None
+
+    def _create(self, name: str, columns: Sequence[ReleasedColumn]) -> None:
+        staged, items = {}, []
+        for index, column in enumerate(columns):
+            if isinstance(column.values, np.ndarray):
+                staged[f"s{index}"] = column.values
+                items.append(f"s{index} AS {_quoted(column.name)}")
+            else:
+                staged[f"s{index}"] = _texts(column.values)
+                items.append(f"CAST(s{index} AS {column.type}) AS {_quoted(column.name)}")
+        self._connection.register("staged_", staged)
+        try:
+            self._connection.execute(
+                f"CREATE OR REPLACE TABLE released.{_quoted(name)} AS "
+                f"SELECT {', '.join(items)} FROM staged_"
+            )
+        finally:
+            self._connection.unregister("staged_")
+
+    def _load(self, tables: Sequence[str]) -> None:
+        """Copy public tables that aren't files of their own, each once."""
+        for name in tables:
+            if name in self._loaded:
+                continue
+            spec = self._catalog.tables[name]
+            staged = {f"s{i}": v for i, v in enumerate(self._public_columns(name).values())}
+            items = ", ".join(
+                f"TRY_CAST(s{i} AS {c.type}) AS {_quoted(c.name)}"
+                for i, c in enumerate(spec.columns.values())
+            )
+            self._connection.register("staged_", staged)
+            try:
+                self._connection.execute(
+                    f'CREATE TABLE "public".{_quoted(name)} AS SELECT {items} FROM staged_'
+                )
+            finally:
+                self._connection.unregister("staged_")
+            self._loaded.add(name)
+
+    def interrupt(self) -> None:
+        """Stop the statement that runs now."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._connection.close()
+
+
+def _texts(values: Sequence[object]) -> NDArray[Any]:
+    """Return key values as texts that DuckDB casts back to the key's type; None stays NULL."""
+    result = np.empty(len(values) or 0, dtype=object)
+    for index, value in enumerate(values):
+        result[index] = None if value is None else (repr(value) if isinstance(value, float) else str(value))
+    return result
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def number_column(count: int) -> ReleasedColumn:
+    """Return the column that numbers the groups of a released table."""
+    return ReleasedColumn(GROUP_NUMBER, BIGINT, np.arange(count, dtype=np.int64))
+
+
+def array_type(kind: SqlType) -> type[np.int64 | np.float64]:
+    """Return the numpy type of an aggregate's column."""
+    return np.int64 if kind.kind is Kind.BIGINT else np.float64

@@ -1,0 +1,108 @@
+"""What an analyst gets: rows with names and types, an interval beside every value, the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dp_sql.errors import ParameterError
+from dp_sql.postprocess import Answer
+from dp_sql.privacy.cost import Cost
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+Interval = tuple[float, float] | None
+
+_ARROW = {
+    "BOOLEAN": "bool_", "TINYINT": "int8", "SMALLINT": "int16", "INTEGER": "int32",
+    "BIGINT": "int64", "UTINYINT": "uint8", "USMALLINT": "uint16", "UINTEGER": "uint32",
+    "UBIGINT": "uint64", "FLOAT": "float32", "DOUBLE": "float64", "VARCHAR": "string",
+    "DATE": "date32",
+}  # fmt: skip
+
+
+class Result:
+    """The answer to one statement. Iterating gives its rows as tuples.
+
+    Attributes:
+        columns: the column names, as DuckDB would name them.
+        types: the SQL types of the columns, aligned.
+        cost: what the statement cost each protected table, by its name in the schema; empty when it
+            was free.
+    """
+
+    def __init__(
+        self,
+        answer: Answer,
+        cost: Mapping[str, Cost],
+        spread: Callable[[float], list[tuple[Interval, ...]]],
+    ) -> None:
+        self.columns = list(answer.columns)
+        self.types = list(answer.types)
+        self.cost = dict(cost)
+        self._rows = answer.rows
+        self._spread = spread
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """Return all rows. Every call returns the same rows."""
+        return list(self._rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def intervals(self, level: float = 0.95) -> list[tuple[Interval, ...]]:
+        """Return, for every row and column, an interval that the noise leaves for the exact value.
+
+        level: the share of runs in which the interval holds the value, above 0 and below 1. The
+        interval covers the noise alone: not what clamping and limits cut off, and not sampling.
+        None for keys, and for columns whose rows aren't single groups of one release. A group of a
+        private key is shown only when its noisy size passes the threshold: just above it, intervals
+        cover less often. Raises ParameterError for a level out of range.
+        """
+        if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+            raise ParameterError("level must be above 0 and below 1.", hint="level=0.95")
+        return self._spread(float(level))
+
+    def df(self) -> pd.DataFrame:
+        """Return the answer as a pandas DataFrame."""
+        return self.arrow().to_pandas()
+
+    def pl(self) -> pl.DataFrame:
+        """Return the answer as a Polars DataFrame."""
+        import polars  # noqa: PLC0415  only where the user has it
+
+        frame = polars.from_arrow(self.arrow())
+        if not isinstance(frame, polars.DataFrame):
+            raise TypeError("an Arrow table becomes a data frame")
+        return frame
+
+    def arrow(self) -> pa.Table:
+        """Return the answer as an Arrow table."""
+        import pyarrow  # noqa: PLC0415  only where the user has it
+
+        columns = list(zip(*self._rows, strict=True)) or [() for _ in self.columns]
+        arrays = [
+            pyarrow.array(list(values), type=_arrow_type(pyarrow, kind))
+            for values, kind in zip(columns, self.types, strict=True)
+        ]
+        return pyarrow.Table.from_arrays(arrays, names=self.columns)
+
+    def __repr__(self) -> str:
+        return f"<dp_sql.Result {len(self._rows)} rows: {', '.join(self.columns)}>"
+
+
+def _arrow_type(pyarrow: Any, kind: str) -> Any:
+    """Return the Arrow type of a DuckDB type, None where Arrow may choose."""
+    if kind == "TIMESTAMP":
+        return pyarrow.timestamp("us")
+    if kind.startswith("DECIMAL("):
+        precision, scale = kind[8:-1].split(",")
+        return pyarrow.decimal128(int(precision), int(scale))
+    name = _ARROW.get(kind)
+    return None if name is None else getattr(pyarrow, name)()

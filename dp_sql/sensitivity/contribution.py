@@ -1,0 +1,228 @@
+"""The contribution set: what one unit can add to one group, derived from the finished plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from dp_sql.errors import InternalError
+from dp_sql.plan.facts import Facts, VectorFacts
+from dp_sql.plan.public import PublicFacts
+from dp_sql.plan.relation import (
+    BoundGroups,
+    BoundRows,
+    CountMeasure,
+    KeepKeys,
+    Measure,
+    MeasureRows,
+    MomentMeasure,
+    PresenceMeasure,
+    Project,
+    Relation,
+    Scan,
+    SumMeasure,
+    SumPerUnit,
+)
+from dp_sql.plan.release import PlannedRelease
+from dp_sql.privacy.contribution import Box, Change, ContributionSet, Simplex
+from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
+from dp_sql.sensitivity.delta import change, unchanged
+from dp_sql.sensitivity.multiplicity import require_bounded, rows_per_unit
+from dp_sql.sensitivity.ownership import is_protected, owner_of, owners_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What one unit has in a relation at or above the measure.
+
+    groups: groups it touches, None unknown. sets: by measure, None while nothing bounds it.
+    """
+
+    measures: tuple[Measure, ...]
+    groups: int | None
+    sets: tuple[ContributionSet | None, ...]
+    per_unit: bool  # one row per (unit, group)
+
+
+def derive(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) -> Facts:
+    """Return what the finished plan proves about one unit, or raise.
+
+    Raises NotPrivateError where nothing bounds a unit, InternalError where the plan breaks a rule
+    that the planner promises.
+    """
+    main = _bounds(plan.relation, unit, public)
+    chosen = (
+        main if plan.selection_relation is None else _bounds(plan.selection_relation, unit, public)
+    )
+    cells = plan.cells
+    groups = _groups(main.groups, cells, keyed=bool(plan.keys))
+    facts = []
+    position = 0
+    for index, vector in enumerate(plan.vectors):
+        apart = plan.selection_relation is not None and index == plan.selection
+        bounds, at = (chosen, 0) if apart else (main, position)
+        position += 0 if apart else 1
+        if bounds.measures[at] != vector.measure:
+            raise InternalError("a vector that the plan doesn't hold")
+        contribution = bounds.sets[at]
+        if contribution is None:
+            raise InternalError("a vector that nothing bounds")
+        reach = _groups(bounds.groups, None if apart else cells, keyed=bool(plan.keys))
+        facts.append(_vector(plan, vector.measure, contribution, reach, cells, apart, unit))
+    owner = owner_of(plan.relation)
+    return Facts(
+        unit,
+        groups,
+        cells,
+        tuple(facts),
+        "the row itself" if owner is None else owner.name,
+        "1" if unit.level is Level.EVENT else _rows_in_words(plan.relation),
+    )
+
+
+def _vector(
+    plan: PlannedRelease,
+    measure: Measure,
+    contribution: ContributionSet,
+    groups: int,
+    cells: int | None,
+    apart: bool,  # noqa: FBT001  a fact of the vector, no switch
+    unit: PrivacyUnit,
+) -> VectorFacts:
+    moved: Change
+    if _always_one(plan, measure, unit):
+        moved, rule = unchanged(), "every row counts once and the number of rows is public"
+    else:
+        moved = change(contribution, groups, None if apart else cells, unit)
+        rule = f"{_set_in_words(contribution)} in each of {groups} group{'s' * (groups > 1)}"
+    return VectorFacts(contribution, moved, rule)
+
+
+def _always_one(plan: PlannedRelease, measure: Measure, unit: PrivacyUnit) -> bool:
+    """Return whether a count is the public number of rows.
+
+    Claim:   under substitution at event level COUNT(*) without anything that drops, repeats or
+             groups rows is the number of units, which is public.
+    Why:     every unit is one row before and after.
+    Assumes: at event level a scan drops no row.
+    Source:  [Dwork2014]
+    """
+    if unit.level is not Level.EVENT or unit.adjacency is not Adjacency.SUBSTITUTION:
+        return False
+    if plan.keys or measure != CountMeasure(None) or not isinstance(plan.relation, MeasureRows):
+        return False
+    source = plan.relation.source
+    while isinstance(source, Project):
+        source = source.source
+    return isinstance(source, Scan)
+
+
+def _bounds(relation: Relation, unit: PrivacyUnit, public: PublicFacts) -> _Bounds:
+    match relation:
+        case MeasureRows(source=source, measures=measures):
+            if not is_protected(source):
+                raise InternalError("a release of public rows")
+            rows = rows_per_unit(source, unit.level, public)
+            if unit.level is Level.EVENT:
+                count = require_bounded(rows)
+                sets = tuple(_times(_row_set(m), count) for m in measures)
+                return _Bounds(measures, count, sets, per_unit=False)
+            if not owners_of(source):
+                raise InternalError("private rows without an owner")
+            return _Bounds(measures, None, tuple(None for _ in measures), per_unit=False)
+        case KeepKeys(source=source):
+            return _bounds(source, unit, public)
+        case SumPerUnit(source=source):
+            below = _bounds(source, unit, public)
+            if unit.level is Level.EVENT:
+                raise InternalError("rows have no owner to be summed by")
+            return _Bounds(below.measures, None, tuple(None for _ in below.sets), per_unit=True)
+        case BoundRows(source=source, max_rows=max_rows, low_bits=low_bits):
+            below = _bounds(source, unit, public)
+            if not below.per_unit or max_rows < 1 or len(low_bits) != len(below.measures):
+                raise InternalError("rows are bounded per unit and group")
+            sets = tuple(
+                _bounded_set(m, max_rows, bits)
+                for m, bits in zip(below.measures, low_bits, strict=True)
+            )
+            return _Bounds(below.measures, below.groups, sets, per_unit=True)
+        case BoundGroups(source=source, max_groups=max_groups):
+            below = _bounds(source, unit, public)
+            if not below.per_unit or max_groups < 1:
+                raise InternalError("groups are bounded per unit")
+            return _Bounds(below.measures, max_groups, below.sets, per_unit=True)
+        case _:
+            raise InternalError("a release needs measured rows")
+
+
+def _row_set(measure: Measure) -> ContributionSet:
+    """Return what one row can add: the integers of plan.relation's measures, or 0."""
+    match measure:
+        case CountMeasure() | PresenceMeasure():
+            return Box((0,), (1,))
+        case SumMeasure():
+            low, high = measure.ends
+            return Box((min(low, 0),), (max(high, 0),))
+        case MomentMeasure():
+            return Simplex(measure.size, measure.total)
+        case _:
+            assert_never(measure)
+
+
+def _bounded_set(measure: Measure, max_rows: int, low_bits: int) -> ContributionSet:
+    """Return what a unit can add to a group after BoundRows.
+
+    Claim:   a moment vector stays a simplex of total max_rows * total * 2^low_bits.
+    Why:     c rows add up to c * total at most; multiplied by max_rows / c where c > max_rows, each
+             component truncated toward zero, the sum is no more than max_rows * total.
+    Assumes: the lowered SQL multiplies before it divides, in integers that can't overflow.
+    Source:  [Wilson2020]
+    """
+    row = _row_set(measure)
+    match row:
+        case Box(low=low, high=high):
+            if isinstance(measure, PresenceMeasure):
+                return row
+            return Box(tuple(a * max_rows for a in low), tuple(b * max_rows for b in high))
+        case Simplex(size=size, total=total):
+            return Simplex(size, total * max_rows << low_bits)
+        case _:
+            assert_never(row)
+
+
+def _times(row: ContributionSet, count: int) -> ContributionSet:
+    match row:
+        case Box(low=low, high=high):
+            return Box(tuple(a * count for a in low), tuple(b * count for b in high))
+        case Simplex(size=size, total=total):
+            return Simplex(size, total * count)
+        case _:
+            assert_never(row)
+
+
+def _groups(groups: int | None, cells: int | None, *, keyed: bool) -> int:
+    if not keyed:
+        return 1
+    known = [n for n in (groups, cells) if n is not None]
+    if not known:
+        raise InternalError("nothing bounds the groups of a unit")
+    return max(1, min(known))
+
+
+def _set_in_words(contribution: ContributionSet) -> str:
+    match contribution:
+        case Box(low=low, high=high):
+            ends = " x ".join(f"[{a}, {b}]" for a, b in zip(low, high, strict=True))
+            return f"a number of steps in {ends}"
+        case Simplex(size=size, total=total):
+            return f"{size} non-negative numbers that add up to at most {total}"
+        case _:
+            assert_never(contribution)
+
+
+def _rows_in_words(relation: Relation) -> str:
+    while isinstance(relation, BoundGroups):
+        relation = relation.source
+    if isinstance(relation, BoundRows):
+        return f"any number, weighing as at most {relation.max_rows} in a group"
+    return "any number"

@@ -1,0 +1,209 @@
+"""Prepares a statement (plan, facts, noise, price) and runs its releases. Between the two it is paid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dp_sql.executor.engine import Engine
+from dp_sql.mechanisms.measurement import Measurement, calibrate
+from dp_sql.mechanisms.readout import interval, read, redraw
+from dp_sql.mechanisms.release import Released, release
+from dp_sql.mechanisms.sampler import Sampler
+from dp_sql.plan.facts import Facts
+from dp_sql.plan.release import PlannedRelease, Query
+from dp_sql.planner.plan import limits_of, plan_release
+from dp_sql.postprocess import (
+    Answer,
+    PostProcessor,
+    ReleasedColumn,
+    array_type,
+    number_column,
+)
+from dp_sql.privacy.cost import FREE, Cost
+from dp_sql.result import Interval
+from dp_sql.schema.catalog import AccountantKind, Catalog
+from dp_sql.schema.sqltype import BIGINT, SqlType
+from dp_sql.sensitivity.contribution import derive
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_DRAWS = 1000  # redrawn noise vectors behind an interval
+_MOST_REDRAWN = 2_000_000  # rows of redrawn values at once
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One release, ready to run: its plan, what is proved of it, and its noise."""
+
+    plan: PlannedRelease
+    facts: Facts
+    measurement: Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A statement that could run. costs: by lower-cased table name, whole statement."""
+
+    query: Query
+    steps: tuple[Step, ...]
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    costs: Mapping[str, Cost]
+
+
+def prepare(
+    query: Query,
+    catalog: Catalog,
+    engine: Engine,
+    post: PostProcessor,
+    epsilon: Fraction | None,
+    delta: Fraction,
+) -> Prepared:
+    """Return the statement with its noise and price. No protected row is read.
+
+    epsilon, delta: of the whole statement; its releases share them evenly. epsilon may be None only
+    for a statement without releases. Raises QueryError where something can't be answered.
+    """
+    steps: list[Step] = []
+    count = len(query.releases)
+    for parsed in query.releases:
+        if epsilon is None:
+            raise AssertionError("a release needs an epsilon")
+        part = epsilon / count
+        plan = plan_release(parsed, catalog, engine, part)
+        facts = derive(plan, catalog.unit, engine)
+        measurement = calibrate(
+            plan,
+            facts,
+            epsilon=part,
+            delta=delta / count,
+            gaussian_allowed=_gaussian_allowed(parsed.tables, catalog),
+            min_units=limits_of(parsed, catalog).min_units_per_group,
+        )
+        steps.append(Step(plan, facts, measurement))
+    tables = {step.plan.release.name: _declared(step.plan) for step in steps}
+    columns, types = post.describe(query.residual, tables)
+    costs: dict[str, Cost] = {}
+    for step in steps:
+        if step.measurement.cost != FREE:
+            for table in step.plan.release.tables:
+                costs[table] = costs.get(table, FREE) + step.measurement.cost
+    return Prepared(query, tuple(steps), columns, types, costs)
+
+
+def _gaussian_allowed(tables: tuple[str, ...], catalog: Catalog) -> bool:
+    budgets = [catalog.tables[t].budget for t in tables]
+    return all(b is not None and b.accountant is not AccountantKind.PURE for b in budgets)
+
+
+def _declared(plan: PlannedRelease) -> list[tuple[str, SqlType]]:
+    keys = [(key.name, key.expression.type) for key in plan.release.keys]
+    values = [(a.name, a.type) for a in plan.release.aggregates]
+    return [*keys, *values, ("group_number", BIGINT)]
+
+
+def run(
+    prepared: Prepared, catalog: Catalog, engine: Engine, post: PostProcessor, sampler: Sampler
+) -> tuple[Answer, tuple[Released, ...]]:
+    """Run the releases of a statement that is paid, and what stands above them."""
+    released = []
+    for step in prepared.steps:
+        exact, chosen = engine.execute(step.plan)
+        released.append(release(step.plan, step.measurement, exact, chosen, sampler))
+    tables = {
+        step.plan.release.name: _columns(step.plan, done, catalog)
+        for step, done in zip(prepared.steps, released, strict=True)
+    }
+    return post.run(prepared.query.residual, tables, prepared.columns), tuple(released)
+
+
+def _columns(
+    plan: PlannedRelease, released: Released, catalog: Catalog
+) -> tuple[ReleasedColumn, ...]:
+    values = read(plan, released)
+    if any(catalog.tables[t].round_counts for t in plan.release.tables):
+        values = [
+            np.maximum(v, 0) if a.kind.value.startswith("COUNT") else v
+            for a, v in zip(plan.release.aggregates, values, strict=True)
+        ]
+    return (*_keys(plan, released.keys), *_numbers(plan, values), number_column(len(released.keys)))
+
+
+def _keys(plan: PlannedRelease, keys: list[tuple[object, ...]]) -> list[ReleasedColumn]:
+    return [
+        ReleasedColumn(key.name, key.expression.type, [row[i] for row in keys])
+        for i, key in enumerate(plan.release.keys)
+    ]
+
+
+def _numbers(plan: PlannedRelease, values: list[NDArray[np.generic]]) -> list[ReleasedColumn]:
+    return [
+        ReleasedColumn(a.name, a.type, np.asarray(v, dtype=array_type(a.type)))
+        for a, v in zip(plan.release.aggregates, values, strict=True)
+    ]
+
+
+def intervals(
+    prepared: Prepared,
+    answer: Answer,
+    released: tuple[Released, ...],
+    post: PostProcessor,
+    sampler: Sampler,
+    level: float,
+) -> list[tuple[Interval, ...]]:
+    """Return an interval for every row and column of an answer, None where there is none.
+
+    A column that is an aggregate as it stands has the interval of its mechanism; an expression over
+    a group's aggregates is computed over redrawn noise.
+    """
+    width = len(answer.columns)
+    items = prepared.query.residual.row_items
+    if not items or not answer.groups:
+        return [(None,) * width for _ in answer.rows]
+    plan, done = prepared.steps[0].plan, released[0]
+    name = plan.release.name
+    direct = {f'"{name}"."{a.name}"': i for i, a in enumerate(plan.release.aggregates)}
+    chosen: dict[int, list[Interval]] = {g: [None] * width for g in answer.groups}
+    for position, item in enumerate(items):
+        if item in direct:
+            low, high = interval(plan, done, direct[item], level, sampler)
+            for group, ends in chosen.items():
+                ends[position] = (float(low[group]), float(high[group]))
+    computed = [
+        (position, item)
+        for position, item in enumerate(items)
+        if item is not None and item not in direct and any(name in item for name in direct)
+    ]
+    if computed:
+        _computed(chosen, computed, plan, done, post, sampler, level)
+    return [tuple(chosen[g]) for g in answer.groups]
+
+
+def _computed(
+    chosen: dict[int, list[Interval]],
+    computed: list[tuple[int, str]],
+    plan: PlannedRelease,
+    done: Released,
+    post: PostProcessor,
+    sampler: Sampler,
+    level: float,
+) -> None:
+    """Fill in the intervals of expressions, some groups at a time."""
+    groups = sorted(chosen)
+    size = max(1, _MOST_REDRAWN // _DRAWS)
+    for start in range(0, len(groups), size):
+        some = groups[start : start + size]
+        values = redraw(plan, done, some, _DRAWS, sampler)
+        keys = [done.keys[g] for g in some for _ in range(_DRAWS)]
+        numbers = ReleasedColumn("group_number", BIGINT, np.repeat(np.array(some, np.int64), _DRAWS))
+        columns = (*_keys(plan, keys), *_numbers(plan, values), numbers)
+        found = post.spread([i for _, i in computed], plan.release.name, columns, level)
+        for group, ends in found.items():
+            for (position, _), end in zip(computed, ends, strict=True):
+                chosen[group][position] = end
