@@ -1,15 +1,15 @@
 """dp_sql: a differentially private SQL engine.
 
-    SQL text
-      parser       -> a typed plan, or an error with a caret under the word
-      planner      -> the same plan made answerable: aggregates as integer vectors, contributions bounded
-      sensitivity  -> what one privacy unit can change, derived from the finished plan
-      mechanisms   -> the noise for those facts and the epsilon asked for, and its privacy event
-      budget       -> the event reserved in the ledger of every protected table, before any row is read
-      executor     -> one SQL statement of ours, run by DuckDB: sealed exact integers
-      mechanisms   -> the seal opened, noise added: released values
-      postprocess  -> the rest of the analyst's SQL over released values, in a DuckDB without rows
-      result       -> rows, intervals, cost
+SQL text
+  parser       -> a typed plan, or an error with a caret under the word
+  planner      -> the same plan made answerable: aggregates as integer vectors, contributions bounded
+  sensitivity  -> what one privacy unit can change, derived from the finished plan
+  mechanisms   -> the noise for those facts and the epsilon asked for, and its privacy event
+  budget       -> the event reserved in the ledger of every protected table, before any row is read
+  executor     -> one SQL statement of ours, run by DuckDB: sealed exact integers
+  mechanisms   -> the seal opened, noise added: released values
+  postprocess  -> the rest of the analyst's SQL over released values, in a DuckDB without rows
+  result       -> rows, intervals, cost
 """
 
 from __future__ import annotations

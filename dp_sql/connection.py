@@ -8,7 +8,7 @@ from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from dp_sql import stages
 from dp_sql.budget.ledger import Receipt, StatementRecord, open_ledger
@@ -62,9 +62,7 @@ class Connection:
             self._engine.close()
             raise
 
-    def _ledger_place(
-        self, ledger: str | PathLike[str] | None, database: str | None
-    ) -> str | Path:
+    def _ledger_place(self, ledger: str | PathLike[str] | None, database: str | None) -> str | Path:
         """Return where the ledger lies: as asked, as the schema says, or beside the data."""
         if ledger is not None:
             return str(ledger) if str(ledger) == ":memory:" else Path(ledger)
@@ -120,9 +118,7 @@ class Connection:
         """Return what a statement would do and cost, as text. Reads no protected row, costs nothing."""
         self._open()
         prepared = self._prepare(query, epsilon, delta)
-        states = {
-            table: self._ledger.state(self._identities[table]) for table in prepared.costs
-        }
+        states = {table: self._ledger.state(self._identities[table]) for table in prepared.costs}
         return explanation(prepared, self._catalog, states)
 
     def budget(self) -> dict[str, BudgetState]:
@@ -156,7 +152,7 @@ class Connection:
             self._post.close()
             self._ledger.close()
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -171,9 +167,7 @@ class Connection:
         if self._closed:
             raise EngineError("the connection is closed.", hint="dp_sql.connect(…)")
 
-    def _prepare(
-        self, query: str, epsilon: Amount | None, delta: Amount | None
-    ) -> stages.Prepared:
+    def _prepare(self, query: str, epsilon: Amount | None, delta: Amount | None) -> stages.Prepared:
         chosen = self._epsilon(epsilon)
         spent = self._delta(delta)
         plan = parse(query, self._catalog)
@@ -203,10 +197,11 @@ class Connection:
             )
         return chosen
 
-    def _explained(
-        self, rest: str, epsilon: Amount | None, delta: Amount | None
-    ) -> Result:
-        if rest.split(maxsplit=1)[:1] and rest.split(maxsplit=1)[0].upper() in ("ANALYZE", "(FORMAT"):
+    def _explained(self, rest: str, epsilon: Amount | None, delta: Amount | None) -> Result:
+        if rest.split(maxsplit=1)[:1] and rest.split(maxsplit=1)[0].upper() in (
+            "ANALYZE",
+            "(FORMAT",
+        ):
             raise UnsupportedSQLError(
                 "EXPLAIN ANALYZE prints how many rows the data have.", hint="EXPLAIN SELECT …"
             )
@@ -246,6 +241,4 @@ def connect(
 
     Raises SchemaError, EngineError or LedgerError.
     """
-    return Connection(
-        schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst
-    )
+    return Connection(schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst)

@@ -31,9 +31,7 @@ _Z95 = 1.959963984540054  # the normal quantile of 0.975
 _FALSE_POSITIVES = Fraction(1, 20)
 
 
-def explanation(
-    prepared: Prepared, catalog: Catalog, states: Mapping[str, BudgetState]
-) -> str:
+def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, BudgetState]) -> str:
     """Return the explanation of a prepared statement. states: by lower-cased table name."""
     lines: list[str] = []
     if not prepared.steps:

@@ -32,10 +32,7 @@ _CLOSED = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
-_CLAMP = (
-    "CREATE MACRO clamp(x, lo, hi) AS "
-    "CASE WHEN x < lo THEN lo WHEN x > hi THEN hi ELSE x END"
-)
+_CLAMP = "CREATE MACRO clamp(x, lo, hi) AS CASE WHEN x < lo THEN lo WHEN x > hi THEN hi ELSE x END"
 GROUP_NUMBER = "group_number"
 
 
@@ -86,7 +83,9 @@ class PostProcessor:
         }
         for name, spec in catalog.tables.items():
             columns = ", ".join(f"{_quoted(c.name)} {c.type}" for c in spec.columns.values())
-            run(f"CREATE TABLE main.{_quoted(spec.name)} ({columns})")  # empty: it gives names and types
+            run(
+                f"CREATE TABLE main.{_quoted(spec.name)} ({columns})"
+            )  # empty: it gives names and types
             if name in files:
                 items = ", ".join(
                     f"TRY_CAST({_quoted(k)} AS {c.type}) AS {_quoted(c.name)}"
@@ -113,7 +112,9 @@ class PostProcessor:
             self._load(residual.public_tables)
             for name, columns in tables.items():
                 listed = ", ".join(f"{_quoted(c)} {t}" for c, t in columns)
-                self._connection.execute(f"CREATE OR REPLACE TABLE released.{_quoted(name)} ({listed})")
+                self._connection.execute(
+                    f"CREATE OR REPLACE TABLE released.{_quoted(name)} ({listed})"
+                )
             try:
                 bound = self._connection.execute(f"DESCRIBE {residual.sql}").fetchall()
             except duckdb.Error as error:
@@ -131,7 +132,10 @@ class PostProcessor:
             return names, tuple(str(row[1]) for row in bound)
 
     def run(
-        self, residual: Residual, tables: Mapping[str, Sequence[ReleasedColumn]], names: tuple[str, ...]
+        self,
+        residual: Residual,
+        tables: Mapping[str, Sequence[ReleasedColumn]],
+        names: tuple[str, ...],
     ) -> Answer:
         """Return the answer over released tables. Raises EngineError where DuckDB fails."""
         with self._released(tables), self._failures():
@@ -244,7 +248,9 @@ def _texts(values: Sequence[object]) -> NDArray[Any]:
     """Return key values as texts that DuckDB casts back to the key's type; None stays NULL."""
     result = np.empty(len(values) or 0, dtype=object)
     for index, value in enumerate(values):
-        result[index] = None if value is None else (repr(value) if isinstance(value, float) else str(value))
+        result[index] = (
+            None if value is None else (repr(value) if isinstance(value, float) else str(value))
+        )
     return result
 
 

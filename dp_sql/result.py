@@ -75,23 +75,23 @@ class Result:
 
     def pl(self) -> pl.DataFrame:
         """Return the answer as a Polars DataFrame."""
-        import polars  # noqa: PLC0415  only where the user has it
+        import polars as pl  # noqa: PLC0415  only where the user has it
 
-        frame = polars.from_arrow(self.arrow())
-        if not isinstance(frame, polars.DataFrame):
+        frame = pl.from_arrow(self.arrow())
+        if not isinstance(frame, pl.DataFrame):
             raise TypeError("an Arrow table becomes a data frame")
         return frame
 
     def arrow(self) -> pa.Table:
         """Return the answer as an Arrow table."""
-        import pyarrow  # noqa: PLC0415  only where the user has it
+        import pyarrow as pa  # noqa: PLC0415  only where the user has it
 
         columns = list(zip(*self._rows, strict=True)) or [() for _ in self.columns]
         arrays = [
-            pyarrow.array(list(values), type=_arrow_type(pyarrow, kind))
+            pa.array(list(values), type=_arrow_type(pa, kind))
             for values, kind in zip(columns, self.types, strict=True)
         ]
-        return pyarrow.Table.from_arrays(arrays, names=self.columns)
+        return pa.Table.from_arrays(arrays, names=self.columns)
 
     def __repr__(self) -> str:
         return f"<dp_sql.Result {len(self._rows)} rows: {', '.join(self.columns)}>"

@@ -11,7 +11,8 @@ import numpy as np
 
 from dp_sql.executor.engine import Engine
 from dp_sql.mechanisms.measurement import Measurement, calibrate
-from dp_sql.mechanisms.readout import interval, read, redraw
+from dp_sql.mechanisms.interval import interval, redraw
+from dp_sql.mechanisms.readout import read
 from dp_sql.mechanisms.release import Released, release
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.plan.facts import Facts
@@ -115,7 +116,7 @@ def run(
     released = []
     for step in prepared.steps:
         exact, chosen = engine.execute(step.plan)
-        released.append(release(step.plan, step.measurement, exact, chosen, sampler))
+        released.append(release(step.plan, step.measurement, exact, sampler, selection_table=chosen))
     tables = {
         step.plan.release.name: _columns(step.plan, done, catalog)
         for step, done in zip(prepared.steps, released, strict=True)
@@ -201,7 +202,9 @@ def _computed(
         some = groups[start : start + size]
         values = redraw(plan, done, some, _DRAWS, sampler)
         keys = [done.keys[g] for g in some for _ in range(_DRAWS)]
-        numbers = ReleasedColumn("group_number", BIGINT, np.repeat(np.array(some, np.int64), _DRAWS))
+        numbers = ReleasedColumn(
+            "group_number", BIGINT, np.repeat(np.array(some, np.int64), _DRAWS)
+        )
         columns = (*_keys(plan, keys), *_numbers(plan, values), numbers)
         found = post.spread([i for _, i in computed], plan.release.name, columns, level)
         for group, ends in found.items():

@@ -22,7 +22,7 @@ from dp_sql.privacy.sealed import Sealed
 from dp_sql.schema.catalog import Catalog, TableSpec
 
 if TYPE_CHECKING:
-    import numpy
+    import numpy as np
 
 # Claim:   which expressions raise, and what they give, was measured under these settings.
 # Why:     a setting that turns a NULL into an error would make one row visible.
@@ -160,13 +160,12 @@ class DuckDBEngine:
 
     def execute(self, plan: PlannedRelease) -> tuple[Sealed[ExactTable], Sealed[ExactTable] | None]:
         """Return the exact table, sealed, and that of the key selection where it is apart."""
-        tables = [
-            Sealed(_exact(self._run(sql), len(plan.keys) if i == 0 else len(plan.private)))
-            for i, sql in enumerate(self.statements(plan))
-        ]
-        if not tables:
+        if not plan.vectors:
             return Sealed(ExactTable([], [])), None
-        return tables[0], tables[1] if len(tables) > 1 else None
+        main, *apart = [self._run(sql) for sql in self.statements(plan)]
+        columns = sum(len(v.columns) for v in plan.vectors) - len(apart)
+        table = Sealed(_exact(main, len(plan.keys), columns))
+        return table, Sealed(_exact(apart[0], len(plan.private), 1)) if apart else None
 
     def image(self, image: Image, limit: int) -> tuple[tuple[object, ...], ...] | None:
         """Return the tuples of a public image, or None where there are more than `limit`."""
@@ -194,7 +193,7 @@ class DuckDBEngine:
         parquet = file is not None and file.suffix.lower() == ".parquet"
         return str(file) if parquet and self._catalog.tables[table].public else None
 
-    def public_columns(self, table: str) -> Mapping[str, numpy.ndarray]:
+    def public_columns(self, table: str) -> Mapping[str, np.ndarray[Any, Any]]:
         """Return a public table's declared columns."""
         if not self._catalog.tables[table].public:
             raise EngineError("only public tables can be read as they are.")
@@ -203,7 +202,7 @@ class DuckDBEngine:
                 cursor = self._connection.execute(
                     f"SELECT * FROM {lower_relation.DATA}.{identifier(table)}"
                 )
-                found: Mapping[str, numpy.ndarray] = cursor.fetchnumpy()
+                found: Mapping[str, np.ndarray[Any, Any]] = cursor.fetchnumpy()
             except duckdb.Error:
                 raise EngineError("a public table can't be read.") from None
             return found
@@ -222,9 +221,12 @@ class DuckDBEngine:
                 shutil.rmtree(self._spill, ignore_errors=True)
 
 
-def _exact(rows: list[tuple[object, ...]], keys: int) -> ExactTable:
-    """Return fetched rows as keys and columns of Python integers: HUGEINT never meets a float."""
+def _exact(rows: list[tuple[object, ...]], keys: int, width: int) -> ExactTable:
+    """Return fetched rows as keys and columns of Python integers: HUGEINT never meets a float.
+
+    A table without groups has its columns all the same: how many there are must not depend on data.
+    """
     if not rows:
-        return ExactTable([], [])
+        return ExactTable([], [[] for _ in range(width)])
     columns: list[list[int]] = [list(c) for c in zip(*(row[keys:] for row in rows), strict=True)]  # type: ignore[arg-type]
     return ExactTable([row[:keys] for row in rows], columns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dp_sql.plan.facts import ExactTable
 from dp_sql.plan.public import PublicFacts
@@ -11,7 +11,7 @@ from dp_sql.plan.release import PlannedRelease
 from dp_sql.privacy.sealed import Sealed
 
 if TYPE_CHECKING:
-    import numpy
+    import numpy as np
 
 
 class Engine(PublicFacts, Protocol):
@@ -29,7 +29,7 @@ class Engine(PublicFacts, Protocol):
     def identity(self, table: str) -> str:
         """Return what the ledger knows a table by: its real path and name, or its declared id."""
 
-    def public_columns(self, table: str) -> Mapping[str, numpy.ndarray]:
+    def public_columns(self, table: str) -> Mapping[str, np.ndarray[Any, Any]]:
         """Return a public table's declared columns, for the part above the releases."""
 
     def public_file(self, table: str) -> str | None:

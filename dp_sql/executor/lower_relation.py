@@ -71,7 +71,9 @@ def lower_relation(relation: Relation) -> str:
         case Scan():
             return _scan(relation)
         case Filter(source=source, predicate=predicate):
-            return f"SELECT * FROM ({lower_relation(source)}) AS rows_ WHERE {lower(predicate, name)}"
+            return (
+                f"SELECT * FROM ({lower_relation(source)}) AS rows_ WHERE {lower(predicate, name)}"
+            )
         case Project(source=source, columns=columns, expressions=expressions):
             items = ", ".join(
                 f"{lower(e, name)} AS {name(c)}" for c, e in zip(columns, expressions, strict=True)
@@ -189,9 +191,7 @@ def contiguous(values: Sequence[object]) -> tuple[object, object] | None:
 def _per_unit(source: Relation, count: Column) -> str:
     """Lower SumPerUnit: one row per (unit, group)."""
     groups, measured = _parts(source)
-    sums = [
-        f"sum({name(c)}) AS {name(c)}" for vector in measured.vectors for c in vector
-    ]
+    sums = [f"sum({name(c)}) AS {name(c)}" for vector in measured.vectors for c in vector]
     items = ", ".join([*groups, f"count(*) AS {name(count)}", *sums])
     return f"SELECT {items} FROM ({lower_relation(source)}) AS rows_ GROUP BY {', '.join(groups)}"
 

@@ -86,7 +86,15 @@ def read(node: exp.Expression) -> Call | None:
     ):
         chosen = inner.this if isinstance(inner, exp.CountIf) else inner.expressions[0]
         both = chosen if condition is None else exp.and_(condition, chosen)
-        return Call(node, AggregateKind.COUNT_STAR, "COUNT_IF", None, False, both, False)
+        return Call(
+            node,
+            AggregateKind.COUNT_STAR,
+            "COUNT_IF",
+            None,
+            distinct=False,
+            condition=both,
+            extra=False,
+        )
     name = aggregate_name(inner)
     if name is None:
         return None
@@ -99,7 +107,9 @@ def read(node: exp.Expression) -> Call | None:
     else:
         extra = False
     extra = extra or any(
-        value not in (None, False, []) for key, value in inner.args.items() if key not in ("this", "big_int")
+        value not in (None, False, [])
+        for key, value in inner.args.items()
+        if key not in ("this", "big_int")
     )
     if isinstance(inner, exp.Count):
         star = argument is None or isinstance(argument, exp.Star)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.from_clause import FromClause, Item
 from dp_sql.parser.names import deny_open, is_plain_table
-from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.release_block import ReleaseBlock
 from dp_sql.parser.scope import (
     Bound,
@@ -52,9 +52,7 @@ class Blocks:
                     f"{type(node).__name__.upper()} isn't answered here.", node
                 )
 
-    def _ctes(
-        self, node: exp.Expression, env: Environment
-    ) -> tuple[Environment, list[exp.CTE]]:
+    def _ctes(self, node: exp.Expression, env: Environment) -> tuple[Environment, list[exp.CTE]]:
         """Bind the WITH of a block; return the environment and the open CTEs that stay in the text."""
         clause = node.args.get("with_")
         if clause is None:
@@ -172,7 +170,9 @@ class Blocks:
         order = node.args.get("order")
         for item in order.expressions if order is not None else ():
             if not isinstance(item.this, exp.Literal):
-                binder.bind(item.this)  # without LIMIT an order changes nothing; its names must exist
+                binder.bind(
+                    item.this
+                )  # without LIMIT an order changes nothing; its names must exist
         visible: list[Named] = []
         columns: dict[int, Column] = {}
         expressions: dict[int, Expression] = {}
@@ -209,7 +209,9 @@ class Blocks:
                 )
             named = scope.named()
             if isinstance(item, exp.Column):
-                wanted = [s for s in scope.sources if ascii_lower(s.alias) == ascii_lower(item.table)]
+                wanted = [
+                    s for s in scope.sources if ascii_lower(s.alias) == ascii_lower(item.table)
+                ]
                 if not wanted:
                     raise self._statement.wrong(f"no table is called {item.table!r} here.", item)
                 named = wanted[0].columns
@@ -306,15 +308,15 @@ class Blocks:
                 copy.set("db", exp.to_identifier("public", quoted=True))
                 copy.set("catalog", None)
                 if node.args.get("alias") is None:
-                    copy.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+                    copy.set(
+                        "alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True))
+                    )
                 return copy
             raise self._statement.not_private(
                 f"{node.name!r} is protected; it can't be read here.", node
             )
         deny_open(self._statement, node)
-        return type(node)(
-            **{k: self._open_value(v, env) for k, v in node.args.items()}
-        )
+        return type(node)(**{k: self._open_value(v, env) for k, v in node.args.items()})
 
 
 def _names_table(node: exp.Expression, name: str) -> bool:

@@ -108,7 +108,9 @@ def interval(statement: Statement, node: exp.Interval) -> Literal:
         amount = amount.this
     if not isinstance(amount, exp.Literal):
         raise statement.unsupported(
-            "an interval has to be constant.", node, hint="INTERVAL 1 DAY, or a date plus an integer"
+            "an interval has to be constant.",
+            node,
+            hint="INTERVAL 1 DAY, or a date plus an integer",
         )
     text = f"{amount.name} {unit.name}" if isinstance(unit, exp.Var) else amount.name
     parts = list(_PARTS.finditer(text))

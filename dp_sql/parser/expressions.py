@@ -96,9 +96,7 @@ class Expressions:
     aliases: what the names of its select list stand for, for expressions that may use them.
     """
 
-    def __init__(
-        self, scope: Scope, aliases: Mapping[str, exp.Expression] | None = None
-    ) -> None:
+    def __init__(self, scope: Scope, aliases: Mapping[str, exp.Expression] | None = None) -> None:
         self._scope = scope
         self._statement = scope.statement
         self._aliases = dict(aliases or {})
@@ -172,7 +170,7 @@ class Expressions:
                 return constants.interval(self._statement, node)
             case exp.Extract():
                 self._only(node, "this", "expression")
-                return self._part(node, node.this.name, node.expression)
+                return self._part(node.this.name, node.expression)
             case exp.TimestampTrunc() | exp.DateTrunc():
                 self._only(node, "this", "unit")
                 return self._truncate(node)
@@ -326,11 +324,9 @@ class Expressions:
                 ) from None
         return functions.cast(operand, target)
 
-    def _part(self, node: exp.Expression, part: str, value: exp.Expression) -> Expression:
+    def _part(self, part: str, value: exp.Expression) -> Expression:
         name = _PARTS.get(part.upper(), part.lower())
-        return functions.call(
-            "date_part", (Literal(name, sqltype.VARCHAR), self.bind(value))
-        )
+        return functions.call("date_part", (Literal(name, sqltype.VARCHAR), self.bind(value)))
 
     def _truncate(self, node: exp.TimestampTrunc | exp.DateTrunc) -> Expression:
         unit = Literal(self._unit(node), sqltype.VARCHAR)
@@ -366,7 +362,7 @@ class Expressions:
         if name == "date_part" and len(node.expressions) == 2:
             part, value = node.expressions
             if isinstance(part, exp.Literal) and part.is_string:
-                return self._part(node, part.name, value)
+                return self._part(part.name, value)
         if name not in functions.FUNCTIONS:
             close = nearest(name, functions.FUNCTIONS)
             raise self._statement.unsupported(

@@ -57,9 +57,8 @@ class FromClause:
         if clause is None:
             return []
         result = [self._item(clause.this, None)]
-        for join in node.args.get("joins") or []:
-            result.append(self._item(join.this, join))
-        for item in list(result):
+        result += [self._item(join.this, join) for join in node.args.get("joins") or []]
+        for item in result:
             for join in item.node.args.get("joins") or []:
                 raise self._statement.unsupported(
                     "a join inside parentheses isn't answered.", join, hint="join without them"
@@ -122,15 +121,14 @@ class FromClause:
                 hint=f"query {spec.owner.table}, which holds its owner",
             )
         columns = tuple(
-            self._statement.column(c.name, c.type, nullable=c.nullable) for c in spec.columns.values()
+            self._statement.column(c.name, c.type, nullable=c.nullable)
+            for c in spec.columns.values()
         )
         names = tuple(spec.columns)
         user = self._statement.catalog.unit.level is Level.USER and not spec.public
         owner = columns[names.index(ascii_lower(str(spec.owner)))] if user else None
         scan = Scan(ascii_lower(spec.name), spec.public, columns, names, owner)
-        named = tuple(
-            Named(s.name, c) for s, c in zip(spec.columns.values(), columns, strict=True)
-        )
+        named = tuple(Named(s.name, c) for s, c in zip(spec.columns.values(), columns, strict=True))
         return PrivateRows(scan, named, not spec.public)
 
     def join(self, items: Sequence[Item]) -> tuple[Relation, Scope]:
@@ -181,9 +179,7 @@ class FromClause:
             )
         return item.rows
 
-    def _kind(
-        self, item: Item, *, left_protected: bool, right_protected: bool
-    ) -> JoinKind | None:
+    def _kind(self, item: Item, *, left_protected: bool, right_protected: bool) -> JoinKind | None:
         """Return the kind of a join, None for one that preserves the right side's rows."""
         join = item.join
         assert join is not None  # noqa: S101

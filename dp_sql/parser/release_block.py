@@ -87,7 +87,9 @@ class ReleaseBlock:
         if group is not None:
             for key, value in group.args.items():
                 if key not in ("expressions", "all") and value not in (None, False, []):
-                    raise self._statement.unsupported(f"GROUP BY {key.upper()} isn't answered.", group)
+                    raise self._statement.unsupported(
+                        f"GROUP BY {key.upper()} isn't answered.", group
+                    )
         if group is not None and group.args.get("all"):
             nodes = [
                 i.this if isinstance(i, exp.Alias) else i
@@ -96,8 +98,10 @@ class ReleaseBlock:
             ]
         elif group is not None:
             nodes = [self._group_item(item, node) for item in group.expressions]
-        elif top and node.args.get("distinct") is not None and not any(
-            aggregates.has_aggregate(i) for i in node.expressions
+        elif (
+            top
+            and node.args.get("distinct") is not None
+            and not any(aggregates.has_aggregate(i) for i in node.expressions)
         ):
             if node.args["distinct"].args.get("on") is not None:
                 raise self._statement.unsupported("DISTINCT ON isn't answered.", node)
@@ -241,7 +245,11 @@ class ReleaseBlock:
             raise self._statement.wrong(
                 f"{call.name} takes numbers, not {argument.type}.", call.argument
             )
-        if kind not in _COUNTS and isinstance(argument, Ref) and argument.column.number in self._owners:
+        if (
+            kind not in _COUNTS
+            and isinstance(argument, Ref)
+            and argument.column.number in self._owners
+        ):
             raise self._statement.not_private(
                 "the owner's column can be counted, not computed with.", call.argument
             )
@@ -269,7 +277,9 @@ class ReleaseBlock:
 
     def _refuse_aggregate(self, call: aggregates.Call) -> QueryError:
         if call.kind is not None:
-            return self._statement.unsupported(f"this form of {call.name} isn't answered.", call.node)
+            return self._statement.unsupported(
+                f"this form of {call.name} isn't answered.", call.node
+            )
         return self._statement.unsupported(
             f"the aggregate {call.name} isn't answered: its result can be one person's value.",
             call.node,

@@ -138,7 +138,9 @@ class Scope:
                 if any(ascii_lower(n.name) == name for n in s.columns)
             )
             raise self.statement.wrong(
-                f"{node.name!r} could be a column of several tables.", node, hint=f"one of {options}"
+                f"{node.name!r} could be a column of several tables.",
+                node,
+                hint=f"one of {options}",
             )
         return found[0].column if found else None
 

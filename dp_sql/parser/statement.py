@@ -36,9 +36,7 @@ def parse(text: str, catalog: Catalog) -> Query:
     )
 
 
-def _aligned(
-    tree: exp.Expression, releases: int
-) -> tuple[exp.Expression, tuple[str | None, ...]]:
+def _aligned(tree: exp.Expression, releases: int) -> tuple[exp.Expression, tuple[str | None, ...]]:
     """Return the tree with the group's number as last column, and its items, where rows are groups."""
     source = tree.args.get("from_") if isinstance(tree, exp.Select) else None
     if (

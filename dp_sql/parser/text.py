@@ -46,7 +46,7 @@ _STATEMENTS = {
 
 @cache
 def _tokenizer() -> Any:
-    return DuckDB().tokenizer
+    return DuckDB().tokenizer()
 
 
 def starts_with(text: str, word: str) -> str | None:
@@ -100,7 +100,9 @@ def _check_tokens(text: str) -> None:
     try:
         tokens: list[Token] = _tokenizer().tokenize(text)
     except TokenError:
-        raise QueryError("this text can't be read as SQL: a quote or comment isn't closed.") from None
+        raise QueryError(
+            "this text can't be read as SQL: a quote or comment isn't closed."
+        ) from None
     depth, chain = 0, 0
     previous: Token | None = None
     for token in tokens:

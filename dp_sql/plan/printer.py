@@ -71,7 +71,13 @@ def relation_text(relation: Relation, indent: int = 0) -> str:
 def _node_text(node: Relation) -> str:
     match node:
         case Scan(table=table, public=public, owner=owner):
-            whose = "public" if public else "each row its own" if owner is None else f"owner {owner.name}"
+            whose = (
+                "public"
+                if public
+                else "each row its own"
+                if owner is None
+                else f"owner {owner.name}"
+            )
             return f"Scan {table}, {whose}"
         case Filter(predicate=predicate):
             return f"Filter {expression_text(predicate)}"

@@ -141,7 +141,11 @@ def finite_values(spec: ColumnSpec, limit: int) -> tuple[object, ...] | None:
         if spec.type.is_integer:
             low, high = int(str(spec.low)), int(str(spec.high))
             values = tuple(range(low, high + 1)) if high - low < limit else None
-        elif isinstance(spec.low, date) and isinstance(spec.high, date) and spec.type.kind is Kind.DATE:
+        elif (
+            isinstance(spec.low, date)
+            and isinstance(spec.high, date)
+            and spec.type.kind is Kind.DATE
+        ):
             first, last = spec.low.toordinal(), spec.high.toordinal()
             if last - first < limit:
                 values = tuple(date.fromordinal(n) for n in range(first, last + 1))

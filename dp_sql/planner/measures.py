@@ -33,7 +33,9 @@ _VARIANCES = {
     AggregateKind.STDDEV_SAMP: (True, True),
 }  # (sample, root)
 
-FINEST_CELLS = 2**16  # a moment vector has at least so many cells where the division by c would tell
+FINEST_CELLS = (
+    2**16
+)  # a moment vector has at least so many cells where the division by c would tell
 _MOST_CELLS = {1: 2**46, 2: 2**31}  # so that cells^degree fits a BIGINT
 _MOST_SCALED = 2**80  # cells^degree * max_rows: times 2^45 rows it still fits a HUGEINT
 _NOISE_CELLS = 2**10  # so many grid steps lie in one noise scale at least
@@ -79,7 +81,8 @@ def plan_measures(
     arguments = dict.fromkeys(
         a.argument
         for a in aggregates
-        if a.argument is not None and a.kind not in (AggregateKind.COUNT, AggregateKind.COUNT_OWNERS)
+        if a.argument is not None
+        and a.kind not in (AggregateKind.COUNT, AggregateKind.COUNT_OWNERS)
     )
     stars = any(a.kind is AggregateKind.COUNT_STAR for a in aggregates)
     degrees: dict[Expression, int] = {}  # 0: a plain sum

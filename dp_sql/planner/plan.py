@@ -116,10 +116,7 @@ def _bounded(
     limits = limits_of(release, catalog)
     where = tuple(range(len(columns))) if positions is None else positions
     named = tuple(
-        tuple(
-            Column(next(numbers), f"v{i}_{j}", sqltype.BIGINT)
-            for j in range(width(m))
-        )
+        tuple(Column(next(numbers), f"v{i}_{j}", sqltype.BIGINT) for j in range(width(m)))
         for i, m in enumerate(measures)
     )
     relation: Relation = MeasureRows(

@@ -65,7 +65,9 @@ def _one_sided(contribution: ContributionSet, groups: int) -> Profile:
 def _two_sided(contribution: ContributionSet, groups: int, shared: int) -> Profile:
     match contribution:
         case Box(low=low, high=high):
-            apart = tuple((max(-a, b), 2 * (groups - shared)) for a, b in zip(low, high, strict=True))
+            apart = tuple(
+                (max(-a, b), 2 * (groups - shared)) for a, b in zip(low, high, strict=True)
+            )
             both = tuple((b - a, shared) for a, b in zip(low, high, strict=True))
             return (*apart, *both)
         case Simplex(total=total):
