@@ -1,0 +1,98 @@
+"""Measures the engine against DuckDB itself: hand-written bounded SQL, and the plain query.
+
+usage: python tests/bench/visits.py visits.duckdb 1e7; python tests/bench/speed.py visits.duckdb
+
+Prints medians of the timed runs and ratios within one run. User level is compared with hand-written
+SQL that enforces the same contribution set, event level with the plain query.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import yaml_text
+
+import dp_sql
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RUNS = 5
+GROUPS, ROWS = 3, 20
+PAIRS = """
+WITH p AS (SELECT user_id, {key} AS g, {inner} FROM visits GROUP BY ALL)
+SELECT g, {outer} FROM (SELECT *, lag(1, {groups}) OVER (PARTITION BY user_id
+  ORDER BY hash(user_id, g, 42)) AS l FROM p) WHERE l IS NULL GROUP BY g
+"""
+CLAMPED = (
+    "sum(CASE WHEN amount BETWEEN 0 AND 500 THEN CAST(amount * 100 AS BIGINT) "
+    "WHEN amount IS NULL OR isnan(amount) THEN NULL WHEN amount < 0 THEN 0 ELSE 50000 END)"
+)
+COUNT = ("least(count(*), 20) AS n", "sum(n)")
+AVERAGE = (
+    f"count(*) AS c, count(amount) AS m, {CLAMPED} AS s",
+    "sum(CASE WHEN c > 20 THEN s * 20 // c ELSE s END), "
+    "sum(CASE WHEN c > 20 THEN m * 20 // c ELSE m END)",
+)
+CASES = [
+    ("region", "COUNT(*)", COUNT),
+    ("category", "COUNT(*)", COUNT),
+    ("day", "COUNT(*)", COUNT),
+    ("region", "COUNT(*), AVG(amount)", AVERAGE),
+    ("category", "COUNT(*), AVG(amount)", AVERAGE),
+]
+
+
+def median(run: Callable[[], object]) -> float:
+    """Return the median seconds of RUNS runs after a warm-up."""
+    run()
+    seconds = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def main(file: str) -> None:
+    """Print one line a case."""
+    plain = duckdb.connect(file, read_only=True)
+    plain.execute("SET preserve_insertion_order = false")
+    hand: dict[tuple[str, str], tuple[float, float]] = {}
+    for key, aggregates, (inner, outer) in CASES:
+        bounded = PAIRS.format(key=key, inner=inner, outer=outer, groups=GROUPS)
+        simple = f"SELECT {key}, {aggregates} FROM visits GROUP BY {key}"
+        hand[key, aggregates] = (
+            median(lambda sql=bounded: plain.execute(sql).fetchall()),
+            median(lambda sql=simple: plain.execute(sql).fetchall()),
+        )
+    plain.close()
+    print(f"{'level':6} {'key':9} {'aggregates':22} {'dp_sql':>8} {'hand':>8} {'plain':>8} {'ratio':>6}")
+    for level in ("user", "event"):
+        with tempfile.TemporaryDirectory() as folder:
+            schema = Path(folder) / "visits.yaml"
+            schema.write_text(yaml_text.visits(file, level, GROUPS, ROWS))
+            with dp_sql.connect(schema, ledger=":memory:") as con:
+                for key, aggregates, _ in CASES:
+                    sql = f"SELECT {key}, {aggregates} FROM visits GROUP BY {key}"
+                    seconds = median(lambda sql=sql, con=con: _ask(con, sql))
+                    bounded, simple = hand[key, aggregates]
+                    ratio = seconds / (bounded if level == "user" else simple)
+                    print(
+                        f"{level:6} {key:9} {aggregates:22} {seconds:8.3f} {bounded:8.3f} "
+                        f"{simple:8.3f} {ratio:6.2f}"
+                    )
+
+
+def _ask(con: Any, sql: str) -> object:
+    return con.sql(sql, epsilon=1, delta=1e-9).fetchall()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
