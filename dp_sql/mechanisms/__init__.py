@@ -1,0 +1,1 @@
+"""Noise: exact samplers, calibration, thresholds, the release that opens the seal, read-outs."""

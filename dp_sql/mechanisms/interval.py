@@ -1,0 +1,161 @@
+"""Where the value without noise lies: intervals for released aggregates, free of charge.
+
+They cover the noise alone, not clamping, limits or sampling. For keys near the threshold they cover
+too rarely: such a key shows only when its noise was large.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import assert_never
+
+import numpy as np
+
+from dp_sql.errors import InternalError
+from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
+from dp_sql.mechanisms.normal import upper_quantile
+from dp_sql.mechanisms.readout import (
+    Floats,
+    LinearForm,
+    Numbers,
+    components_of,
+    linear_form,
+    mean_of,
+    moment_measure,
+    nearest,
+    ratio,
+    read,
+    variance_of,
+)
+from dp_sql.mechanisms.release import AnyIntegers, Released, draw
+from dp_sql.mechanisms.sampler import Sampler
+from dp_sql.plan.relation import MomentMeasure
+from dp_sql.plan.release import (
+    CountReadout,
+    MeanReadout,
+    PlannedRelease,
+    SumReadout,
+    VarianceReadout,
+)
+from dp_sql.schema.sqltype import BIGINT
+
+DRAWS = 2000
+"""Fresh noise vectors for an interval that has no closed form, shared by all groups."""
+
+_CHUNK = 512  # groups at a time: a chunk's arrays of DRAWS floats take 8 MB each
+
+
+def interval(
+    plan: PlannedRelease, released: Released, aggregate: int, level: float, sampler: Sampler
+) -> tuple[Numbers, Numbers]:
+    """Return the lower and upper ends for one aggregate's values, in that aggregate's type.
+
+    level: how often an interval covers the value without noise, between 0 and 1. Counts and sums
+    of one component, or with Gaussian noise, have closed forms; other intervals are percentiles of
+    the read-out over what the released value would be without each of 2,000 fresh noise vectors.
+    """
+    if not 0 < level < 1:
+        raise InternalError("an interval's level lies between 0 and 1")
+    readout = plan.readouts[aggregate]
+    components = components_of(released, readout)
+    noise = released.measurement.noises[readout.vector]
+    if noise.kind is NoiseKind.NONE:
+        values = read(plan, released)[aggregate]
+        return values, values
+    match readout:
+        case CountReadout() | SumReadout():
+            form = linear_form(plan, released, readout)
+            total = form.total(components)
+            reach = _half_width(form, noise, level, sampler)
+            low, high = _wide(total, -reach), _wide(total, reach)
+            if plan.release.aggregates[aggregate].type != BIGINT:
+                return ratio(low, form.denominator), ratio(high, form.denominator)
+            whole = not isinstance(plan.vectors[readout.vector].measure, MomentMeasure)
+            return _integer_ends(total, low, high, form.denominator, whole=whole)
+        case MeanReadout() | VarianceReadout():
+            return _percentiles(plan, released, readout, level, sampler)
+        case _:
+            assert_never(readout)
+
+
+def laplace_half_width(scale: int, level: float) -> int:
+    """Return the least m >= 0 with P[|Z| <= m] >= level for discrete Laplace Z.
+
+    P[|Z| > m] = 2 e^(-(m + 1)/t) / (1 + e^(-1/t)). Source: [Ghosh2009].
+    """
+    tail = (1 - level) * (1 + math.exp(-1 / scale))
+    return max(0, math.ceil(scale * math.log(2 / tail)) - 1)
+
+
+def _half_width(form: LinearForm, noise: VectorNoise, level: float, sampler: Sampler) -> int:
+    """Return how far the noise moves the form's total at most, with probability `level`."""
+    weights = [abs(weight) for weight in form.weights if weight]
+    if not weights:
+        return 0
+    if noise.kind is NoiseKind.GAUSSIAN:
+        spread = noise.scale * math.sqrt(sum(weight * weight for weight in weights))
+        return math.ceil(upper_quantile(math.log((1 - level) / 2)) * spread)
+    if len(weights) == 1:
+        return weights[0] * laplace_half_width(noise.scale, level)
+    draws = draw(noise, len(weights) * DRAWS, sampler).reshape(len(weights), -1)
+    moved: Floats = np.abs(np.array(weights, dtype=np.float64) @ draws)
+    return math.ceil(float(np.quantile(moved, level)))
+
+
+def _wide(total: AnyIntegers, shift: int) -> AnyIntegers:
+    """Return total + shift in Python integers."""
+    shifted: AnyIntegers = total.astype(object) + shift
+    return shifted
+
+
+def _integer_ends(
+    total: AnyIntegers, low: AnyIntegers, high: AnyIntegers, denominator: int, *, whole: bool
+) -> tuple[Numbers, Numbers]:
+    """Return the ends of a BIGINT value's interval.
+
+    whole: the value without noise is an integer, so the ends move inward to integers, but not past
+    the value shown; else they move outward.
+    """
+    if not whole:
+        return nearest(low // denominator, 1), nearest(-(-high // denominator), 1)
+    shown = nearest(total, denominator)
+    inner_low, inner_high = nearest(-(-low // denominator), 1), nearest(high // denominator, 1)
+    return np.minimum(inner_low, shown), np.maximum(inner_high, shown)
+
+
+def _percentiles(
+    plan: PlannedRelease,
+    released: Released,
+    readout: MeanReadout | VarianceReadout,
+    level: float,
+    sampler: Sampler,
+) -> tuple[Floats, Floats]:
+    """Return percentiles of a mean or variance over released values minus fresh noise."""
+    measure = moment_measure(plan, readout)
+    noise = released.measurement.noises[readout.vector]
+    unit = float(plan.vectors[readout.vector].unit * noise.lattice)
+    size = measure.degree + 1
+    fresh = draw(noise, size * DRAWS, sampler).reshape(size, DRAWS) / unit
+    values = [ratio(component, 1) / unit for component in released.vectors[readout.vector][:size]]
+    ends = np.empty((2, len(released.keys)))
+    levels = [(1 - level) / 2, (1 + level) / 2]
+    for start in range(0, len(released.keys), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        # each of shape (groups of the chunk, DRAWS)
+        bernstein = [v[chunk, None] - f for v, f in zip(values, fresh, strict=True)]
+        ends[:, chunk] = np.quantile(_read(measure, readout, bernstein), levels, axis=1)
+    return ends[0], ends[1]
+
+
+def _read(
+    measure: MomentMeasure, readout: MeanReadout | VarianceReadout, bernstein: list[Floats]
+) -> Floats:
+    """Return the mean or variance from floating components in units of rows."""
+    rows: Floats = np.sum(bernstein, axis=0)
+    blank = np.full(rows.shape, math.nan)
+    if isinstance(readout, MeanReadout):
+        moment = sum(j * bernstein[j] for j in range(1, len(bernstein))) / measure.degree
+        return mean_of(measure, np.divide(moment, rows, out=blank, where=rows > 0))
+    b0, b1, b2 = bernstein
+    spread = np.divide(b0 * b2 - b1 * b1 / 4, rows * rows, out=blank, where=rows > 0)
+    return variance_of(measure, readout, spread, rows)

@@ -1,0 +1,225 @@
+"""From released values to the aggregates that were asked for: post-processing, division last."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_sql.errors import InternalError
+from dp_sql.mechanisms.release import AnyIntegers, Released
+from dp_sql.plan.relation import (
+    CountMeasure,
+    Measure,
+    MomentMeasure,
+    PresenceMeasure,
+    SumMeasure,
+)
+from dp_sql.plan.release import (
+    CountReadout,
+    MeanReadout,
+    PlannedRelease,
+    Readout,
+    SumReadout,
+    VarianceReadout,
+)
+from dp_sql.schema.sqltype import BIGINT
+
+Floats: TypeAlias = NDArray[np.float64]
+Numbers: TypeAlias = NDArray[Any]
+"""A result column: int64 for BIGINT, float64 for DOUBLE; one entry a group."""
+
+_LARGEST = 2**63 - 1
+_SAFE = 2**62  # int64 sums and products up to here are computed in int64
+
+
+def read(plan: PlannedRelease, released: Released) -> list[Numbers]:
+    """Return one column an aggregate of the plan: int64 for BIGINT, float64 for DOUBLE.
+
+    Counts and sums are exact in the released values, BIGINT ones rounded to the nearest integer,
+    halves to even, and cut off at the ends of BIGINT. Means lie in the declared range, population
+    variances in [0, range^2 / 4]. A sample variance is the population's times n / (n - 1) for the
+    noisy n, and the population's where n is below 2. A mean or variance over a noisy weight that
+    isn't positive is the middle of its range.
+
+    The result depends on released values alone. Raises InternalError for a vector that wasn't
+    released.
+    """
+    columns: list[Numbers] = []
+    for aggregate, readout in zip(plan.release.aggregates, plan.readouts, strict=True):
+        components = components_of(released, readout)
+        match readout:
+            case CountReadout() | SumReadout():
+                form = linear_form(plan, released, readout)
+                total = form.total(components)
+                if aggregate.type == BIGINT:
+                    columns.append(nearest(total, form.denominator))
+                else:
+                    columns.append(ratio(total, form.denominator))
+            case MeanReadout() | VarianceReadout():
+                columns.append(_spread(plan, released, readout, components))
+            case _:
+                assert_never(readout)
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
+class LinearForm:
+    """A linear read-out: sum of weights[i] * component i, over `denominator`."""
+
+    weights: tuple[int, ...]
+    denominator: int
+
+    def total(self, components: list[AnyIntegers]) -> AnyIntegers:
+        """Return the weighted sum before the division, without overflow."""
+        reach = sum(abs(w) * peak(c) for w, c in zip(self.weights, components, strict=True))
+        big = reach > _SAFE or any(abs(w) > _SAFE for w in self.weights)
+        terms = [
+            (component.astype(object) if big else component) * weight
+            for weight, component in zip(self.weights, components, strict=True)
+        ]
+        total: AnyIntegers = sum(terms[1:], start=terms[0])
+        return total
+
+
+def linear_form(
+    plan: PlannedRelease, released: Released, readout: CountReadout | SumReadout
+) -> LinearForm:
+    """Return how a count or a sum is read from its vector's released components.
+
+    Claim:   the sum of x over rows is sum_j (low + (high - low) j/n) * B_j, B_j being the summed
+             Bernstein polynomials of degree n at x's place t in [low, high].
+    Why:     sum_j B_j(t) = 1 and sum_j (j/n) B_j(t) = t.
+    Assumes: nothing that privacy rests on.
+    Source:  [Bernstein1912]
+    """
+    vector = plan.vectors[readout.vector]
+    coefficients = _coefficients(vector.measure, readout)
+    common = math.lcm(*(c.denominator for c in coefficients))
+    unit = vector.unit * released.measurement.noises[readout.vector].lattice
+    return LinearForm(tuple(int(c * common) for c in coefficients), common * unit)
+
+
+def components_of(released: Released, readout: Readout) -> list[AnyIntegers]:
+    """Return the released components of the read-out's vector, or raise InternalError."""
+    components = released.vectors[readout.vector]
+    if not components:
+        raise InternalError("an aggregate reads a vector that was not released")
+    return components
+
+
+def mean_of(measure: MomentMeasure, place: Floats) -> Floats:
+    """Return the mean in [low, high] from the mean place, NaN where the weight isn't positive."""
+    low, high = float(measure.low), float(measure.high)
+    inside = np.where(np.isnan(place), 0.5, np.clip(place, 0.0, 1.0))
+    return np.clip(low + (high - low) * inside, low, high)
+
+
+def variance_of(
+    measure: MomentMeasure, readout: VarianceReadout, spread: Floats, rows: Floats
+) -> Floats:
+    """Return the variance of the argument, or its root.
+
+    spread: variance of the places, (B0 B2 - B1^2 / 4) / (B0 + B1 + B2)^2; NaN where that weight
+    isn't positive. rows: the noisy number of rows.
+    """
+    inside = np.where(np.isnan(spread), 0.125, np.clip(spread, 0.0, 0.25))
+    if readout.sample:
+        inside = inside * np.divide(rows, rows - 1, out=np.ones(rows.shape), where=rows >= 2)
+    variance: Floats = inside * float(measure.high - measure.low) ** 2
+    return np.sqrt(variance) if readout.root else variance
+
+
+def moment_measure(plan: PlannedRelease, readout: MeanReadout | VarianceReadout) -> MomentMeasure:
+    """Return the measure of the read-out's vector; raise InternalError where it has no moments."""
+    measure = plan.vectors[readout.vector].measure
+    if not isinstance(measure, MomentMeasure) or (
+        isinstance(readout, VarianceReadout) and measure.degree != 2
+    ):
+        raise InternalError("a mean or variance needs the moments of its argument")
+    return measure
+
+
+def peak(values: AnyIntegers) -> int:
+    """Return the largest absolute value, 0 of none."""
+    return max(int(values.max()), -int(values.min())) if values.size else 0
+
+
+def ratio(numerators: AnyIntegers, denominator: int) -> Floats:
+    """Return the quotients as floats, to within two roundings."""
+    if numerators.dtype == object or denominator > _SAFE:
+        return np.array([int(n) / denominator for n in numerators], dtype=np.float64)
+    quotients: Floats = numerators / np.float64(denominator)
+    return quotients
+
+
+def nearest(numerators: AnyIntegers, denominator: int) -> NDArray[np.int64]:
+    """Return the nearest integers to the quotients, halves to even, cut off at BIGINT's ends."""
+    if numerators.dtype == object or denominator > _SAFE:
+        rounded = [_cut(round(Fraction(int(n), denominator))) for n in numerators]
+        return np.array(rounded, dtype=np.int64)
+    quotient, rest = np.divmod(numerators, denominator)
+    twice = 2 * rest - denominator  # below 2^62 in size
+    return np.asarray(quotient + ((twice > 0) | ((twice == 0) & (quotient % 2 == 1))))
+
+
+def _cut(value: int) -> int:
+    """Return the value, or the end of BIGINT that it lies beyond."""
+    return max(-_LARGEST - 1, min(_LARGEST, value))
+
+
+def _coefficients(measure: Measure, readout: CountReadout | SumReadout) -> tuple[Fraction, ...]:
+    """Return what one unit of each component adds to the read-out."""
+    match measure, readout:
+        case ((CountMeasure() | PresenceMeasure()), CountReadout()):
+            return (Fraction(1),)
+        case SumMeasure(step=step), SumReadout():
+            return (step,)
+        case MomentMeasure(), CountReadout(with_null=with_null):
+            null = (Fraction(int(with_null)),) if measure.null_component else ()
+            return (*(Fraction(1) for _ in range(measure.degree + 1)), *null)
+        case MomentMeasure(low=low, high=high, degree=degree), SumReadout():
+            null = (Fraction(0),) if measure.null_component else ()
+            places = (Fraction(j, degree) for j in range(degree + 1))
+            return (*(low + (high - low) * place for place in places), *null)
+        case _:
+            raise InternalError("an aggregate can't be read from a vector of another measure")
+
+
+def _spread(
+    plan: PlannedRelease,
+    released: Released,
+    readout: MeanReadout | VarianceReadout,
+    components: list[AnyIntegers],
+) -> Floats:
+    """Return a mean or a variance, exact in the released values up to the last division."""
+    measure = moment_measure(plan, readout)
+    unit = plan.vectors[readout.vector].unit * released.measurement.noises[readout.vector].lattice
+    bernstein = [component.astype(object) for component in components[: measure.degree + 1]]
+    weight: AnyIntegers = np.sum(bernstein, axis=0)
+    if isinstance(readout, MeanReadout):
+        moment: AnyIntegers = np.sum([j * part for j, part in enumerate(bernstein)], axis=0)
+        return mean_of(measure, _quotients(moment, measure.degree * weight))
+    b0, b1, b2 = bernstein
+    spread = _quotients(4 * b0 * b2 - b1 * b1, 4 * weight * weight, where=weight > 0)
+    return variance_of(measure, readout, spread, ratio(weight, unit))
+
+
+def _quotients(
+    numerators: AnyIntegers, denominators: AnyIntegers, where: NDArray[Any] | None = None
+) -> Floats:
+    """Return correctly rounded quotients of Python integers, cut to [-2, 2].
+
+    NaN where `where` is false, by default where the denominator isn't positive.
+    """
+    valid = denominators > 0 if where is None else where
+    triples = zip(numerators, denominators, valid, strict=True)
+    cut = (
+        math.nan if not ok else n / d if abs(n) <= 2 * d else 2.0 if n > 0 else -2.0
+        for n, d, ok in triples
+    )
+    return np.fromiter(cut, dtype=np.float64, count=len(numerators))

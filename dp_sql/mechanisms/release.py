@@ -1,0 +1,235 @@
+"""From sealed exact sums to released values: the only place that opens a seal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import product
+from typing import Any, TypeAlias, assert_never
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_sql.errors import InternalError
+from dp_sql.mechanisms.measurement import Measurement, NoiseKind, VectorNoise
+from dp_sql.mechanisms.sampler import Integers, Sampler
+from dp_sql.plan.expression import IntervalValue
+from dp_sql.plan.facts import ExactTable
+from dp_sql.plan.release import PlannedRelease
+from dp_sql.privacy.seal_open import open_sealed
+from dp_sql.privacy.sealed import Sealed
+
+AnyIntegers: TypeAlias = NDArray[Any]
+"""An array of int64, or an object array of Python integers where a value passes 2^60."""
+
+_FITS = 2**60  # values up to here stay int64: four of them can be added up without overflow
+
+Key: TypeAlias = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Released:
+    """Noisy values of the groups that may be seen, in lattice units, sorted by key.
+
+    keys: one tuple a group, Python values, None for NULL. vectors: for each vector of the plan one
+    array a component, one entry a group; empty for a vector that only selects keys beside public
+    ones. measurement: the noise in them.
+    """
+
+    keys: list[Key]
+    vectors: list[list[AnyIntegers]]
+    measurement: Measurement
+
+
+def release(
+    plan: PlannedRelease,
+    measurement: Measurement,
+    sealed: Sealed[ExactTable],
+    sampler: Sampler,
+    *,
+    selection_table: Sealed[ExactTable] | None = None,
+) -> Released:
+    """Open the seal, add noise to every group, keep the groups whose keys may show.
+
+    sealed: one row a group, the columns of all vectors in the plan's order. selection_table: where
+    there are public keys beside private ones, one row a combination of private keys and one column
+    with its number of units; else None.
+
+    Claim:   the result is what `measurement` says that it is.
+    Why:     a group gets noise whether it has rows or not and whether it will be shown or not: the
+             rows are every combination of public values, times the private combinations. Noise is
+             drawn for all of them after aggregation, one draw a vector, and added on the integer
+             lattice. Private combinations show by their noisy number of units alone. Order and
+             number types come from what is shown.
+    Assumes: the lowered SQL leaves out rows whose keys aren't public. A group with such a key is
+             left out here too, without an error, because an error would tell that it exists.
+    Source:  [Dwork2006]
+    """
+    if (selection_table is not None) != bool(plan.private and plan.public):
+        raise InternalError("keys beside public ones, and only they, have a selection table")
+    table = open_sealed(sealed)
+    units = None if selection_table is None else open_sealed(selection_table)
+    candidates = _candidates(plan, table, units)
+    cells = _public_cells(plan)
+    groups = [_place(plan, some, cell) for some in candidates for cell in cells]
+    places = {key: row for row, key in enumerate(table.keys)}
+    rows = np.array([places.get(group, -1) for group in groups], dtype=np.intp)
+    vectors: list[list[AnyIntegers]] = []
+    first = 0
+    for i, vector in enumerate(plan.vectors):
+        columns = table.columns[first : first + len(vector.columns)]
+        first += len(vector.columns)
+        only_selects = units is not None and i == plan.selection
+        exact = [] if only_selects else [_aligned(column, rows) for column in columns]
+        vectors.append(_noisy(exact, measurement.noises[i], sampler))
+    shown = _shown(measurement, vectors, units, sampler)
+    kept = range(len(groups)) if shown is None else np.flatnonzero(np.repeat(shown, len(cells)))
+    order = np.array(sorted(kept, key=lambda row: _sort_key(groups[row])), dtype=np.intp)
+    return Released(
+        [groups[row] for row in order],
+        [[_canonical(component[order]) for component in vector] for vector in vectors],
+        measurement,
+    )
+
+
+def _candidates(plan: PlannedRelease, table: ExactTable, units: ExactTable | None) -> list[Key]:
+    """Return the private parts of the groups: one empty tuple where no key is private."""
+    if units is not None:
+        return units.keys
+    if not plan.private:
+        return [()]
+    return [tuple(key[position] for position in plan.private) for key in table.keys]
+
+
+def _public_cells(plan: PlannedRelease) -> list[dict[int, object]]:
+    """Return every combination of public keys as a value for each position."""
+    return [
+        {
+            position: value
+            for space, values in zip(plan.public, combination, strict=True)
+            for position, value in zip(space.positions, values, strict=True)
+        }
+        for combination in product(*(space.values for space in plan.public))
+    ]
+
+
+def _place(plan: PlannedRelease, private: Key, cell: dict[int, object]) -> Key:
+    """Return the key of a group from its private values and the public ones by position."""
+    values = dict(zip(plan.private, private, strict=True)) | cell
+    return tuple(values[position] for position in range(len(plan.keys)))
+
+
+def _aligned(column: list[int], rows: NDArray[np.intp]) -> AnyIntegers:
+    """Return the column's entries at `rows`, 0 where a row is -1: a group without rows."""
+    aligned: AnyIntegers = _integers([*column, 0])[rows]
+    return aligned
+
+
+def _integers(values: Sequence[int]) -> AnyIntegers:
+    """Return an int64 array, or an object array where a value doesn't fit."""
+    try:
+        return np.array(values, dtype=np.int64)
+    except OverflowError:
+        return np.array(values, dtype=object)
+
+
+def _noisy(exact: list[AnyIntegers], noise: VectorNoise, sampler: Sampler) -> list[AnyIntegers]:
+    """Return lattice * exact + fresh noise for each component, drawn at once."""
+    if not exact:
+        return []
+    draws = draw(noise, len(exact) * exact[0].size, sampler).reshape(len(exact), -1)
+    return [_sum(values, noise.lattice, some) for values, some in zip(exact, draws, strict=True)]
+
+
+def draw(noise: VectorNoise, size: int, sampler: Sampler) -> Integers:
+    """Return `size` independent draws of a vector's noise, zeros where it has none."""
+    match noise.kind:
+        case NoiseKind.NONE:
+            return np.zeros(size, dtype=np.int64)
+        case NoiseKind.LAPLACE:
+            return sampler.laplace(noise.scale, size)
+        case NoiseKind.GAUSSIAN:
+            return sampler.gaussian(noise.scale, size)
+        case _:
+            assert_never(noise.kind)
+
+
+def _sum(exact: AnyIntegers, lattice: int, noise: Integers) -> AnyIntegers:
+    """Return lattice * exact + noise without overflow, in Python integers where it needs them."""
+    if exact.dtype != object and lattice * _peak(exact) + _peak(noise) < 2**63:
+        total: AnyIntegers = exact * lattice + noise
+        return total
+    big: AnyIntegers = exact.astype(object) * lattice + noise.astype(object)
+    return big
+
+
+def _shown(
+    measurement: Measurement,
+    vectors: list[list[AnyIntegers]],
+    units: ExactTable | None,
+    sampler: Sampler,
+) -> NDArray[np.bool_] | None:
+    """Return which private combinations show; None where all keys are public."""
+    selection = measurement.selection
+    if selection is None:
+        return None
+    if units is not None:
+        noise = measurement.noises[selection.vector]
+        (counts,) = _noisy([_integers(column) for column in units.columns], noise, sampler)
+    else:
+        (counts,) = vectors[selection.vector]
+    return np.asarray(counts >= selection.threshold, dtype=np.bool_)
+
+
+def _canonical(values: AnyIntegers) -> AnyIntegers:
+    """Return the values as int64 where all of them fit, as Python integers elsewhere.
+
+    The exact values decided how the sum was computed; only the noisy ones may decide its type.
+    """
+    if _peak(values) <= _FITS:
+        return values.astype(np.int64)
+    return values.astype(object)
+
+
+def _peak(values: AnyIntegers) -> int:
+    """Return the largest absolute value, 0 of none."""
+    return max(int(values.max()), -int(values.min())) if values.size else 0
+
+
+def _sort_key(key: Key) -> tuple[tuple[int, Any], ...]:
+    """Return what sorts keys as ORDER BY over all columns does in DuckDB, NULLs last."""
+    return tuple(_rank(value) for value in key)
+
+
+def _rank(value: object) -> tuple[int, Any]:
+    """Return a place in a total order over all key values: numbers by size, text by code points.
+
+    NaN comes after all numbers, NULL last; False before True; intervals by length with months of
+    30 days.
+    """
+    match value:
+        case None:
+            return 9, 0
+        case bool() | int() | Decimal():
+            return 0, value
+        case float():
+            return (0, value) if value == value else (1, 0)  # noqa: PLR0124 - NaN isn't itself
+        case str():
+            return 2, value
+        case datetime():  # before date, whose subclass it is
+            return 3, value
+        case date():
+            return 4, value
+        case time():
+            return 5, value
+        case timedelta():
+            return 6, value
+        case IntervalValue(months=months, days=days, microseconds=microseconds):
+            return 6, timedelta(days=months * 30 + days, microseconds=microseconds)
+        case UUID():
+            return 7, value
+        case _:
+            raise InternalError(f"a group key can't be a {type(value).__name__}")
