@@ -70,9 +70,27 @@ class DPSQLError(Exception):
 
 
 class SchemaError(DPSQLError):
-    """The schema file is missing, malformed or contradicts itself."""
+    """The schema file is missing, malformed or contradicts itself.
+
+    Attributes:
+        others: further problems of the same file, each a sentence with its line and column.
+    """
 
     code = "schema"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        text: str | None = None,
+        position: Position | None = None,
+        others: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, hint=hint, text=text, position=position)
+        self.others = others
+        if others:
+            self.args = ("\n".join((*self.args, "Also:", *(f"  {other}" for other in others))),)
 
 
 class QueryError(DPSQLError):

@@ -1,0 +1,379 @@
+"""The keys of a schema file as pydantic models: what may stand where, with a word on each.
+
+Only shapes are checked here (keys, YAML types, ranges of single numbers). What keys mean together is
+checked in `build`. The JSON Schema that editors use is made from these models.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from dp_sql.errors import ParameterError
+from dp_sql.privacy.amount import parse_delta, parse_epsilon
+from dp_sql.schema.document import describe, suggestion
+
+MAX_VALUES = 100_000
+MAX_COUNT = 1_000_000_000  # of groups, rows, units, characters: far inside of 64 bits
+MAX_GROUP_SIZE = 1_000_000
+
+
+class _Keys(BaseModel):
+    """A mapping of the file. Unknown, missing and empty keys are errors that name the key."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        for key, inner in value.items():
+            if key not in cls.model_fields:
+                raise PydanticCustomError(
+                    "unknown_key",
+                    "{message}",
+                    {"key": key, "message": suggestion(key, cls.model_fields)},
+                )
+            if inner is None:
+                raise PydanticCustomError("empty_key", "", {"key": key})
+        for key, field in cls.model_fields.items():
+            if field.is_required() and key not in value:
+                raise PydanticCustomError(
+                    "missing_key", "{message}", {"key": key, "message": field.description or ""}
+                )
+        return value
+
+
+def _amount(value: object, *, positive: bool) -> Fraction:
+    """Return an exact epsilon or delta from a YAML number."""
+    if isinstance(value, bool) or isinstance(value, str | dict | list) or value is None:
+        raise PydanticCustomError(
+            "amount", "{message}", {"message": f"must be a number, not {describe(value)}"}
+        )
+    parse = parse_epsilon if positive else parse_delta
+    try:
+        return parse(value, name="it")  # type: ignore[arg-type]
+    except ParameterError as error:
+        message = error.message.removeprefix("it ").removesuffix(".")
+        raise PydanticCustomError("amount", "{message}", {"message": message}) from None
+
+
+def _epsilon(value: object) -> Fraction:
+    return _amount(value, positive=True)
+
+
+def _delta(value: object) -> Fraction:
+    return _amount(value, positive=False)
+
+
+def _version_text(value: object) -> str:
+    """Return a data version as text: a word, a whole number or a date."""
+    if isinstance(value, bool | Decimal | dict | list) or value is None:
+        raise PydanticCustomError(
+            "amount",
+            "{message}",
+            {"message": f"must be a text, a whole number or a date, not {describe(value)}"},
+        )
+    return str(value)
+
+
+def _is_mapping(value: object) -> str:
+    return "keys" if isinstance(value, dict) else "word"
+
+
+Epsilon = Annotated[
+    Fraction,
+    PlainValidator(_epsilon),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
+]
+Delta = Annotated[
+    Fraction,
+    PlainValidator(_delta),
+    WithJsonSchema({"type": "number", "minimum": 0, "exclusiveMaximum": 1}),
+]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Word = Annotated[str, Field(min_length=1, max_length=1000)]
+_ScalarList = WithJsonSchema(
+    {
+        "type": "array",
+        "items": {"type": ["boolean", "number", "string"]},
+        "minItems": 1,
+        "maxItems": MAX_VALUES,
+        "uniqueItems": True,
+    }
+)
+_Pair = WithJsonSchema(
+    {"type": "array", "items": {"type": ["number", "string"]}, "minItems": 2, "maxItems": 2}
+)
+
+
+class Amounts(_Keys):
+    """An epsilon and a delta, each of which may be left out."""
+
+    epsilon: Epsilon | None = Field(None, description="Epsilon, above 0; read as a decimal.")
+    delta: Delta | None = Field(None, description="Delta, at least 0 and below 1.")
+
+
+class Privacy(_Keys):
+    """What is protected, and what a statement may ask."""
+
+    level: Literal["user", "event"] = Field(
+        description="The privacy unit: `user` protects everything one owner has, `event` one row."
+    )
+    adjacency: Literal["add_remove", "substitution", "zero_out", "metric"] = Field(
+        "add_remove",
+        description="What a neighbouring data set may change: `add_remove` (one unit comes or "
+        "goes) or `substitution` (one unit is replaced; the number of units is public). "
+        "`zero_out` and `metric` are not supported yet.",
+    )
+    group_size: Annotated[int, Field(ge=1, le=MAX_GROUP_SIZE)] = Field(
+        1, description="How many units are protected at once; 1 protects each unit."
+    )
+    unit: Annotated[str, Field(min_length=1, max_length=60)] | None = Field(
+        None, description="What a unit is called in messages, such as `customer`."
+    )
+    defaults: Amounts | None = Field(
+        None, description="Epsilon and delta of a statement for which the analyst names none."
+    )
+    caps: Amounts | None = Field(
+        None, description="The most epsilon and delta that one statement may ask."
+    )
+    radius: Annotated[Any, WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] = Field(
+        None, description="Metres that a location may move (adjacency `metric`). Not supported yet."
+    )
+    budget: Amounts | None = Field(
+        None, description="A cap per person over all tables. Not supported yet."
+    )
+
+
+class Budget(_Keys):
+    """The privacy budget of one table, for its whole life."""
+
+    epsilon: Epsilon = Field(description="Epsilon that all statements together may spend.")
+    delta: Delta | None = Field(
+        None, description="Delta that all statements together may spend; 0 when left out."
+    )
+    accountant: Literal["pure", "sequential", "advanced", "zcdp", "renyi", "gdp"] = Field(
+        "renyi",
+        description="The rule that adds statements up: `renyi` (many noisy answers; needs a delta "
+        "above 0), `sequential` (sums of epsilon and delta) or `pure` (sums of epsilon). "
+        "`advanced`, `zcdp` and `gdp` are not supported yet.",
+    )
+    selection_delta: Delta | None = Field(
+        None,
+        description="The part of delta that showing private group keys may spend: half of it for "
+        "`renyi`, all of it for `sequential` and `pure`, unless given.",
+    )
+    blocks: Word | None = Field(
+        None, description="A column whose values have a budget each. Not supported yet."
+    )
+    per_analyst: Amounts | None = Field(
+        None, description="A cap for each named analyst. Not supported yet."
+    )
+    renew: Literal["never", "daily", "weekly", "monthly", "yearly"] = Field(
+        "never", description="When a new period begins. Only `never` is supported yet."
+    )
+
+
+class Limits(_Keys):
+    """How much of one unit a release may hold."""
+
+    max_groups: Count = Field(
+        1,
+        description="Groups of one GROUP BY that one unit may count in; further ones are dropped. "
+        "1 when left out. At level `event` it is always 1.",
+    )
+    max_rows_per_group: Count = Field(
+        1,
+        description="Rows of one unit that count in one group; more are weighed down. "
+        "1 when left out. At level `event` it is always 1.",
+    )
+    min_units_per_group: Count = Field(
+        1, description="Units that a private group key needs at least before it may be shown."
+    )
+
+
+class Column(_Keys):
+    """One column that statements may name."""
+
+    type: Word = Field(
+        description="The SQL type, such as bigint, double, varchar, date or timestamp; a decimal "
+        'inside braces needs quotes: "decimal(12,2)".'
+    )
+    bounds: Annotated[list[Any] | None, Field(min_length=2, max_length=2), _Pair] = Field(
+        None,
+        description="[lowest, highest]: values beyond are moved to the nearest end. A number, date "
+        "or timestamp needs them to be summed or averaged.",
+    )
+    values: Annotated[list[Any] | None, Field(min_length=1, max_length=MAX_VALUES), _ScalarList] = (
+        Field(
+            None,
+            description="The public list of values. Grouping by the column shows every one of them; "
+            "rows with others are left out.",
+        )
+    )
+    unique: bool = Field(False, description="True where no two rows share a value.")
+    nullable: bool = Field(True, description="False where the column is never NULL.")
+    max_length: Count | None = Field(
+        None, description="The most characters of a text; longer ones are cut."
+    )
+    max_frequency: Count | None = Field(
+        None, description="Rows that share one value at most (public tables only)."
+    )
+    constant_per_unit: bool = Field(
+        False, description="True where all rows of a unit agree. Only `false` is supported yet."
+    )
+    protected: Annotated[Any, WithJsonSchema({"type": "boolean"})] = Field(
+        None, description="Whether a unit's values are secret (`zero_out`). Not supported yet."
+    )
+    latitude: Annotated[Any, WithJsonSchema({"type": "boolean"})] = Field(
+        None, description="The column is a latitude (`metric`). Not supported yet."
+    )
+    longitude: Annotated[Any, WithJsonSchema({"type": "boolean"})] = Field(
+        None, description="The column is a longitude (`metric`). Not supported yet."
+    )
+
+
+class Through(_Keys):
+    """Ownership by foreign key: a row belongs to the owner of the row it points to."""
+
+    through: Word = Field(description="The protected table that the foreign key points to.")
+    on: Annotated[
+        Annotated[Word, Tag("word")]
+        | Annotated[Annotated[dict[str, Word], Field(min_length=1)], Tag("keys")],
+        Discriminator(_is_mapping),
+    ] = Field(
+        description="The column that both tables have, or {column here: column of that table, …}."
+    )
+
+
+class Table(_Keys):
+    """One table or file. It is protected unless `public: true`."""
+
+    source: Word | None = Field(
+        None,
+        description="A Parquet or CSV file below the data folder, when this isn't a table of the "
+        "database.",
+    )
+    id: Word | None = Field(
+        None,
+        description="What the ledger knows the table by; its real path and name when left out.",
+    )
+    owner: (
+        Annotated[
+            Annotated[Word, Tag("word")] | Annotated[Through, Tag("keys")],
+            Discriminator(_is_mapping),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="The column that says whose row it is (level `user`), or {through: table, on: "
+        "column}.",
+    )
+    public: bool = Field(False, description="True for a table without anybody's data.")
+    unique: list[Annotated[list[Word], Field(min_length=1)]] = Field(
+        default_factory=list, description="Lists of columns that are unique together."
+    )
+    budget: Budget | None = Field(
+        None, description="The privacy budget; every protected table has one."
+    )
+    limits: Limits | None = Field(
+        None, description="How much of one unit counts; 1 group and 1 row when left out."
+    )
+    columns: Annotated[dict[str, Column], Field(min_length=1)] = Field(
+        description="The columns that statements may name, by name."
+    )
+    data_version: Annotated[
+        str,
+        PlainValidator(_version_text),
+        WithJsonSchema({"type": ["string", "integer"]}),
+    ] = Field(
+        "1",
+        description="Change it when the data have changed: repeated statements are then new ones.",
+    )
+    round_counts: bool = Field(
+        False, description="True to show counts as whole numbers of at least 0."
+    )
+
+
+class Worker(_Keys):
+    """Limits of the process that reads the data."""
+
+    memory: Word | None = Field(None, description="Memory, such as 2GB. Not supported yet.")
+    seconds: Annotated[Any, WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] = Field(
+        None, description="Seconds that a statement may run. Not supported yet."
+    )
+    in_process: bool = Field(True, description="Whether there is none. Not supported yet.")
+
+
+class SchemaFile(_Keys):
+    """A dp_sql schema: what the data owner declares about tables that hold personal data."""
+
+    version: Annotated[int, Field(ge=1, le=1)] = Field(description="The version of this format: 1.")
+    database: Word | None = Field(
+        None,
+        description="`duckdb://` (in memory, for tables with a source), `duckdb:///file` or a "
+        "folder of Parquet and CSV files.",
+    )
+    privacy: Privacy = Field(description="What is protected, and what a statement may ask.")
+    tables: Annotated[dict[str, Table], Field(min_length=1)] = Field(
+        description="The tables, by the name that statements use."
+    )
+    ledger: Word | None = Field(
+        None, description="Path or URL of the ledger that keeps the budgets."
+    )
+    sampler: Literal["exact", "opendp"] = Field(
+        "exact", description="Who draws the noise: dp_sql's exact samplers, or OpenDP's."
+    )
+    mechanisms: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
+        None, description="Mechanisms to allow or pin, by name. Not supported yet."
+    )
+    worker: Worker | None = Field(
+        None, description="Limits of the process that reads the data. Not supported yet."
+    )
+    answer_time: Literal["exact", "bucketed"] = Field(
+        "exact", description="When answers are given. Only `exact` is supported yet."
+    )
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a schema file, for editors."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "dp_sql schema",
+        **_plain_schema(SchemaFile.model_json_schema()),
+    }
+
+
+def _plain_schema(node: Any, *, names: bool = False) -> Any:
+    """Return pydantic's schema without its titles and without null, which no key may be.
+
+    `names`: the keys of this mapping are names that the file uses, not words of JSON Schema.
+    """
+    match node:
+        case list():
+            return [_plain_schema(item) for item in node]
+        case {"anyOf": [inner, {"type": "null"}], **rest} if not names:
+            return _plain_schema({**inner, **rest})
+        case dict():
+            return {
+                key: _plain_schema(value, names=not names and key in ("properties", "$defs"))
+                for key, value in node.items()
+                if names or not (key == "title" or (key == "default" and value is None))
+            }
+        case _:
+            return node

@@ -1,0 +1,79 @@
+"""Keys that a schema may have and that dp_sql can't honour yet: refused by name, never ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dp_sql.schema import models
+from dp_sql.schema.document import Document, Where, dotted
+
+
+@dataclass(frozen=True, slots=True)
+class _Unsupported:
+    """A key (or one of its values) that the file uses, and what to write instead."""
+
+    where: Where
+    instead: str
+    value: str | None = None  # where only this value of the key is unsupported
+
+
+def refuse_unsupported(model: models.SchemaFile, document: Document) -> None:
+    """Raise SchemaError at the first key or value whose meaning isn't supported yet."""
+    for found in _unsupported(model):
+        what = dotted(found.where) + ("" if found.value is None else f": {found.value}")
+        raise document.error(
+            found.where,
+            f"{what} is not supported yet.",
+            hint=found.instead,
+            key=found.value is None,
+        )
+
+
+def _unsupported(model: models.SchemaFile) -> Iterator[_Unsupported]:
+    """Yield what the file asks for and can't have, top down."""
+    for key in ("mechanisms", "worker"):
+        if key in model.model_fields_set:
+            yield _Unsupported((key,), "remove it")
+    if model.answer_time != "exact":
+        instead = "remove it, or write answer_time: exact"
+        yield _Unsupported(("answer_time",), instead, model.answer_time)
+    yield from _in_privacy(model.privacy)
+    for name, table in model.tables.items():
+        if table.budget is not None:
+            yield from _in_budget(("tables", name, "budget"), table.budget)
+        for column_name, column in table.columns.items():
+            yield from _in_column(("tables", name, "columns", column_name), column)
+
+
+def _in_privacy(privacy: models.Privacy) -> Iterator[_Unsupported]:
+    if privacy.adjacency not in ("add_remove", "substitution"):
+        yield _Unsupported(
+            ("privacy", "adjacency"), "use add_remove or substitution", privacy.adjacency
+        )
+    if "radius" in privacy.model_fields_set:
+        yield _Unsupported(("privacy", "radius"), "remove it; it belongs to adjacency metric")
+    if privacy.budget is not None:
+        yield _Unsupported(("privacy", "budget"), "remove it, and give each table its budget")
+
+
+def _in_budget(where: Where, budget: models.Budget) -> Iterator[_Unsupported]:
+    if budget.accountant not in ("pure", "sequential", "renyi"):
+        yield _Unsupported(
+            (*where, "accountant"), "use renyi, sequential or pure", budget.accountant
+        )
+    if budget.blocks is not None:
+        yield _Unsupported((*where, "blocks"), "remove it; the budget then covers the whole table")
+    if budget.per_analyst is not None:
+        yield _Unsupported((*where, "per_analyst"), "remove it; all analysts share the budget")
+    if budget.renew != "never":
+        instead = "remove it, or write renew: never; the budget then covers all time"
+        yield _Unsupported((*where, "renew"), instead, budget.renew)
+
+
+def _in_column(where: Where, column: models.Column) -> Iterator[_Unsupported]:
+    for key in ("protected", "latitude", "longitude"):
+        if key in column.model_fields_set:
+            yield _Unsupported((*where, key), "remove it; every column of a unit is protected")
+    if column.constant_per_unit:
+        yield _Unsupported((*where, "constant_per_unit"), "remove it", "true")
