@@ -7,9 +7,9 @@ from typing import assert_never
 
 from dp_sql.plan.expression import Call, Case, Cast, Column, Expression, Literal, Ref
 from dp_sql.plan.functions import FUNCTIONS
-from dp_sql.plan.sql_text import canonical, cast_text, identifier, literal
+from dp_sql.plan.sql_text import canonical, cast_text, identifier, literal, text_literal
 
-__all__ = ["canonical", "identifier", "literal", "lower"]
+__all__ = ["canonical", "identifier", "literal", "lower", "text_literal"]
 
 
 def lower(expression: Expression, name: Callable[[Column], str]) -> str:

@@ -189,12 +189,16 @@ def _parse_time(text: str) -> time:
 
 
 def _fitting(value: Decimal, type_: SqlType) -> Decimal:
-    """Return the value with the scale of a DECIMAL. Raises ValueError where it doesn't fit exactly."""
-    scaled = int(value.scaleb(type_.scale)) if value.is_finite() else 0
-    result = Decimal(scaled).scaleb(-type_.scale)
-    if not value.is_finite() or result != value or abs(scaled) >= 10**type_.precision:
+    """Return the value with the scale of a DECIMAL. Raises ValueError where it isn't one of its."""
+    steps = Fraction(value) * 10**type_.scale if value.is_finite() else None
+    if steps is None or steps.denominator != 1 or abs(steps) >= 10**type_.precision:
         raise ValueError
-    return result
+    return decimal_of_steps(int(steps), type_.scale)
+
+
+def decimal_of_steps(steps: int, scale: int) -> Decimal:
+    """Return steps / 10^scale exactly, whatever the number of digits."""
+    return Decimal((int(steps < 0), tuple(map(int, str(abs(steps)))), -scale))
 
 
 def castable(source: SqlType, target: SqlType) -> bool:
@@ -257,6 +261,14 @@ def literal_decimal(expression: Expression) -> Expression:
         digits = min(38, max(1, len(str(abs(expression.value)))))
         return cast(expression, SqlType(Kind.DECIMAL, digits, 0))
     return cast(expression, decimal_of(expression.type))
+
+
+def step_of(type_: SqlType) -> Fraction | None:
+    """Return what every value of a type is a multiple of, None for floats, texts and the like."""
+    if type_.kind is Kind.DECIMAL:
+        return Fraction(1, 10**type_.scale)
+    whole = type_.is_integer or type_.kind in (Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP)
+    return Fraction(1) if whole else None
 
 
 def position(expression: Expression) -> Fraction | None:

@@ -11,8 +11,7 @@ from dp_sql.plan import intervals
 from dp_sql.plan.conversion import DAY_MICROSECONDS, is_null, position
 from dp_sql.plan.domain import BOOLEANS, UNKNOWN, Domain
 from dp_sql.plan.expression import Call, Case, Cast, Expression, Literal, Ref
-from dp_sql.plan.functions import FUNCTIONS
-from dp_sql.schema.catalog import ColumnSpec
+from dp_sql.plan.functions import FUNCTIONS, step_of
 from dp_sql.schema.sqltype import Kind, SqlType
 
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "<>", "<>": "="}
@@ -51,40 +50,15 @@ def literal_domain(literal: Literal) -> Domain:
     place = position(literal)
     if place is None:
         return UNKNOWN
-    step = own_step(literal.type)
+    step = step_of(literal.type)
     return Domain(place, place, step)
-
-
-def own_step(type_: SqlType) -> Fraction | None:
-    """Return what every value of a type is a multiple of, None for floats and texts."""
-    if type_.kind is Kind.DECIMAL:
-        return Fraction(1, 10**type_.scale)
-    whole = type_.is_integer or type_.kind in (Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP)
-    return Fraction(1) if whole else None
-
-
-def declared(spec: ColumnSpec) -> Domain:
-    """Return the domain that the schema declares for a column."""
-    values = [Literal(value, spec.type) for value in spec.values or ()]
-    if spec.type.kind is Kind.VARCHAR:
-        longest = max((len(str(v.value)) for v in values), default=spec.max_length)
-        return Domain(max_length=longest)
-    low, high = (
-        None if end is None else position(Literal(end, spec.type)) for end in (spec.low, spec.high)
-    )
-    places = [place for place in map(position, values) if place is not None]
-    if places:
-        low, high = min(places), max(places)
-    if spec.type.kind is Kind.BOOLEAN and not places:
-        return BOOLEANS
-    return Domain(low, high, own_step(spec.type))
 
 
 def _stepped(domain: Domain, type_: SqlType) -> Domain:
     """Return the domain with the step that its type can have: none for floats."""
     if type_.is_float:
         return replace(domain, step=None)
-    return domain if domain.step is not None else replace(domain, step=own_step(type_))
+    return domain if domain.step is not None else replace(domain, step=step_of(type_))
 
 
 def _case(
@@ -114,8 +88,8 @@ def _cast(inner: Domain, source: SqlType, target: SqlType) -> Domain:
     if target.kind is Kind.VARCHAR:
         return inner if source.kind is Kind.VARCHAR else UNKNOWN
     if not target.is_numeric or not (source.is_numeric or source.kind is Kind.BOOLEAN):
-        return replace(UNKNOWN, step=own_step(target))
-    step = own_step(target)
+        return replace(UNKNOWN, step=step_of(target))
+    step = step_of(target)
     if step is None:
         return replace(inner, step=None)
     if inner.step is not None and (inner.step / step).denominator == 1:
@@ -181,7 +155,7 @@ def _compared(
     ref = _uncast(value)
     if place is None or not isinstance(ref, Ref):
         return columns
-    step = own_step(ref.column.type)
+    step = step_of(ref.column.type)
     if ref.column.type.kind is Kind.DATE and value.type.kind is Kind.TIMESTAMP:
         step = Fraction(DAY_MICROSECONDS)
     match operator:
@@ -212,7 +186,7 @@ def _cut(
     if column.type.kind is Kind.DATE and value.type.kind is Kind.TIMESTAMP:
         low = None if low is None else low / DAY_MICROSECONDS
         high = None if high is None else high / DAY_MICROSECONDS
-    step = own_step(column.type)
+    step = step_of(column.type)
     if step is not None:
         low = None if low is None else -(-low // step) * step
         high = None if high is None else high // step * step
@@ -231,7 +205,7 @@ def _uncast(value: Expression) -> Expression:
         dates = source.kind is Kind.DATE and target.kind is Kind.TIMESTAMP
         if not exact and not dates:
             return value
-        if target.kind is Kind.DECIMAL and source.kind not in (Kind.DECIMAL,) and source.is_float:
+        if target.kind is Kind.DECIMAL and source.is_float:
             return value
         value = value.operand
     return value

@@ -16,12 +16,12 @@ from dp_sql.plan import (
     functions_text,
     functions_time,
 )
-from dp_sql.plan.conversion import cast, unify
+from dp_sql.plan.conversion import cast, step_of, unify
 from dp_sql.plan.expression import Call, Case, Expression
 from dp_sql.plan.functions_logic import condition
 from dp_sql.plan.signature import Function, TypeProblem
 
-__all__ = ["FUNCTIONS", "TypeProblem", "call", "case", "cast"]
+__all__ = ["FUNCTIONS", "TypeProblem", "call", "case", "cast", "step_of"]
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {

@@ -26,7 +26,7 @@ from dp_sql.schema.sqltype import Kind, SqlType
 
 _TIME_KINDS = (Kind.DATE, Kind.TIMESTAMP, Kind.TIME, Kind.INTERVAL)
 _MOST_DAYS = 10_000_000  # that a date may be moved by: further is outside every calendar year here
-_FIRST, _LAST = datetime.min, datetime.max
+FIRST, LAST = datetime.min, datetime.max  # noqa: DTZ901  (a TIMESTAMP has no zone)
 
 
 def is_time_type(type_: SqlType) -> bool:
@@ -68,9 +68,9 @@ def arithmetic_typing(name: str, args: Args) -> tuple[Args, SqlType] | None:
 
 def in_calendar(text: str, type_: SqlType, body: Callable[[str], str]) -> str:
     """Return `body` of a date or timestamp of the years 1 to 9999, NULL outside them."""
-    first, last = literal(_FIRST, type_), literal(_LAST, type_)
+    first, last = literal(FIRST, type_), literal(LAST, type_)
     if type_.kind is Kind.DATE:
-        first, last = literal(_FIRST.date(), type_), literal(_LAST.date(), type_)
+        first, last = literal(FIRST.date(), type_), literal(LAST.date(), type_)
     return once(text, lambda x: f"(CASE WHEN {x} BETWEEN {first} AND {last} THEN {body(x)} END)")
 
 
@@ -126,7 +126,7 @@ def _month_length(year: int, month: int) -> int:
 
 def timestamp_at(micros: Fraction) -> datetime | None:
     """Return the timestamp of microseconds since 1970, None outside the years 1 to 9999."""
-    if not microseconds_of(_FIRST) <= micros <= microseconds_of(_LAST):
+    if not microseconds_of(FIRST) <= micros <= microseconds_of(LAST):
         return None
     return EPOCH + timedelta(microseconds=int(micros))
 

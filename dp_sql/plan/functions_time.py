@@ -17,7 +17,7 @@ from dp_sql.plan.conversion import (
 )
 from dp_sql.plan.domain import UNKNOWN, Domain
 from dp_sql.plan.expression import Call, Expression, Literal
-from dp_sql.plan.functions_calendar import from_timestamp, in_calendar, to_timestamp
+from dp_sql.plan.functions_calendar import FIRST, from_timestamp, in_calendar, to_timestamp
 from dp_sql.plan.intervals import interval
 from dp_sql.plan.signature import Args, Function, TypeProblem, arity, described
 from dp_sql.schema.sqltype import BIGINT, DATE, DOUBLE, TIMESTAMP, VARCHAR, Kind, SqlType
@@ -217,7 +217,7 @@ def _truncated(unit: str, at: datetime) -> datetime | None:
         case "day":
             return day
         case "week":
-            return None if day - datetime.min < timedelta(7) else day - timedelta(day.weekday())
+            return None if day - FIRST < timedelta(7) else day - timedelta(day.weekday())
         case "month":
             return day.replace(day=1)
         case "quarter":

@@ -46,9 +46,9 @@ def literal(value: LiteralValue, type_: SqlType) -> str:
             return f"CAST('{value:f}' AS {type_})"
         case str():
             return (
-                _quoted(value)
+                text_literal(value)
                 if type_.kind is Kind.VARCHAR
-                else f"CAST({_quoted(value)} AS {type_})"
+                else f"CAST({text_literal(value)} AS {type_})"
             )
         case datetime():  # before date, of which it is a kind
             if value.tzinfo is not None:
@@ -64,7 +64,8 @@ def literal(value: LiteralValue, type_: SqlType) -> str:
             assert_never(value)
 
 
-def _quoted(value: str) -> str:
+def text_literal(value: str) -> str:
+    """Return a text in quotes."""
     parts = ["'" + part.replace("'", "''") + "'" for part in value.split("\0")]
     return parts[0] if len(parts) == 1 else "(" + " || chr(0) || ".join(parts) + ")"
 
