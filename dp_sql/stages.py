@@ -11,6 +11,7 @@ import numpy as np
 
 from dp_sql.executor.engine import Engine
 from dp_sql.mechanisms.measurement import Measurement, calibrate
+from dp_sql.mechanisms.empty import without_empty
 from dp_sql.mechanisms.interval import interval, redraw
 from dp_sql.mechanisms.readout import read
 from dp_sql.mechanisms.release import Released, release
@@ -116,7 +117,8 @@ def run(
     released = []
     for step in prepared.steps:
         exact, chosen = engine.execute(step.plan)
-        released.append(release(step.plan, step.measurement, exact, sampler, selection_table=chosen))
+        noisy = release(step.plan, step.measurement, exact, sampler, selection_table=chosen)
+        released.append(without_empty(step.plan, noisy))
     tables = {
         step.plan.release.name: _columns(step.plan, done, catalog)
         for step, done in zip(prepared.steps, released, strict=True)

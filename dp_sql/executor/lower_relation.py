@@ -8,7 +8,8 @@ from typing import assert_never
 
 from dp_sql.errors import InternalError, UnsupportedSQLError
 from dp_sql.executor.lower_expression import canonical, identifier, literal, lower
-from dp_sql.executor.lower_measure import components, grid
+from dp_sql.executor.lower_measure import grid
+from dp_sql.executor.lower_sums import accumulators, components, holds
 from dp_sql.plan.expression import Column, Literal
 from dp_sql.plan.public import Image, PublicRows, ValueList
 from dp_sql.plan.relation import (
@@ -44,25 +45,66 @@ def name(column: Column) -> str:
 
 def release_sql(plan: PlannedRelease) -> str:
     """Return the statement that gives the exact table: keys in order, then the vectors' columns."""
-    apart = plan.selection_relation is not None
-    vectors = [v for i, v in enumerate(plan.vectors) if not (apart and i == plan.selection)]
-    sums = [name(c) for v in vectors for c in v.columns]
-    return _totals(plan.relation, [name(k) for k in plan.keys], sums)
+    return _totals(plan.relation)
 
 
 def selection_sql(plan: PlannedRelease) -> str:
     """Return the statement that counts the units of each private combination of keys."""
-    if plan.selection_relation is None or plan.selection is None:
+    if plan.selection_relation is None:
         raise InternalError("this release selects keys from its own table")
-    keys = [name(plan.keys[i]) for i in plan.private]
-    sums = [name(c) for c in plan.vectors[plan.selection].columns]
-    return _totals(plan.selection_relation, keys, sums)
+    return _totals(plan.selection_relation)
 
 
-def _totals(relation: Relation, keys: list[str], sums: list[str]) -> str:
-    items = ", ".join([*keys, *(f"coalesce(sum({v}), 0) AS {v}" for v in sums)])
+def _totals(relation: Relation) -> str:
+    """Return the sums of every vector by the keys, from units or, at event level, from rows."""
+    measured = _measured(relation)
+    keys = [name(k) for k in measured.keys]
     group = f" GROUP BY {', '.join(keys)}" if keys else ""
-    return f"SELECT {items} FROM ({lower_relation(relation)}) AS units{group}"
+    rows = lower_relation(relation)
+    if isinstance(relation, BoundRows):
+        sums = [f"coalesce(sum({name(c)}), 0)" for vector in measured.vectors for c in vector]
+        return f"SELECT {', '.join([*keys, *sums])} FROM ({rows}) AS units_{group}"
+    counted = ", ".join([*keys, *_accumulated(measured)])
+    sums = [part for parts in _components(measured) for part in parts]
+    return (
+        f"SELECT {', '.join([*keys, *sums])} FROM "
+        f"(SELECT {counted} FROM ({rows}) AS rows_{group}) AS sums_"
+    )
+
+
+def _measured(relation: Relation) -> MeasureRows:
+    inner = relation
+    while not isinstance(inner, MeasureRows):
+        if not isinstance(inner, KeepKeys | SumPerUnit | BoundRows | BoundGroups):
+            raise InternalError("a bounded relation without a measure")
+        inner = inner.source
+    for measure in inner.measures:
+        if not holds(measure):
+            raise UnsupportedSQLError(
+                "the bounds of this aggregate are so wide that its sums could overflow.",
+                hint="declare narrower bounds, or CLAMP(…, low, high) in the query",
+            )
+    return inner
+
+
+def _accumulators(measured: MeasureRows) -> list[tuple[tuple[str, str], ...]]:
+    """Return, for each measure, the (aggregate, name) pairs of its accumulators."""
+    return [
+        tuple((text, f"s{i}_{j}") for j, text in enumerate(accumulators(measure, f"g{i}")))
+        for i, measure in enumerate(measured.measures)
+    ]
+
+
+def _accumulated(measured: MeasureRows) -> list[str]:
+    return [f"{text} AS {named}" for pairs in _accumulators(measured) for text, named in pairs]
+
+
+def _components(measured: MeasureRows) -> list[tuple[str, ...]]:
+    """Return, for each measure, the texts of its components' sums over the accumulators' names."""
+    return [
+        components(measure, tuple(named for _, named in pairs))
+        for measure, pairs in zip(measured.measures, _accumulators(measured), strict=True)
+    ]
 
 
 def lower_relation(relation: Relation) -> str:
@@ -112,36 +154,15 @@ def _scan(scan: Scan) -> str:
     return f"SELECT {items} FROM {DATA}.{identifier(scan.table)} AS scan_{where}"
 
 
-def _parts(relation: Relation) -> tuple[list[str], MeasureRows]:
-    """Return the names of owner and keys that a bounded relation groups by, and its measure."""
-    inner = relation
-    while not isinstance(inner, MeasureRows):
-        if not isinstance(inner, KeepKeys | SumPerUnit | BoundRows | BoundGroups):
-            raise InternalError("a bounded relation without a measure")
-        inner = inner.source
-    keys = [name(k) for k in inner.keys]
-    return (["u", *keys] if owner_of(inner.source) is not None else keys), inner
-
-
 def _measure(relation: MeasureRows) -> str:
+    """Lower MeasureRows to one row a row: the owner, the keys, and one integer a measure."""
     owner = owner_of(relation.source)
-    inner = [] if owner is None else [f"{name(owner)} AS u"]
-    outer = [] if owner is None else ["u"]
+    items = [] if owner is None else [f"{name(owner)} AS u"]
     for key, expression in zip(relation.keys, relation.key_expressions, strict=True):
-        inner.append(f"{canonical(lower(expression, name), expression.type)} AS {name(key)}")
-        outer.append(name(key))
-    for index, (measure, vector) in enumerate(
-        zip(relation.measures, relation.vectors, strict=True)
-    ):
-        text = grid(measure, _argument(measure))
-        place = f"g{index}"
-        inner.append(f"{text} AS {place}")
-        outer += [
-            f"{part} AS {name(c)}"
-            for part, c in zip(components(measure, place), vector, strict=True)
-        ]
-    rows = lower_relation(relation.source)
-    return f"SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)} FROM ({rows}) AS rows_) AS grid_"
+        items.append(f"{canonical(lower(expression, name), expression.type)} AS {name(key)}")
+    for index, measure in enumerate(relation.measures):
+        items.append(f"{grid(measure, _argument(measure))} AS g{index}")
+    return f"SELECT {', '.join(items)} FROM ({lower_relation(relation.source)}) AS rows_"
 
 
 def _argument(measure: Measure) -> tuple[str, SqlType] | None:
@@ -189,15 +210,16 @@ def contiguous(values: Sequence[object]) -> tuple[object, object] | None:
 
 
 def _per_unit(source: Relation, count: Column) -> str:
-    """Lower SumPerUnit: one row per (unit, group)."""
-    groups, measured = _parts(source)
-    sums = [f"sum({name(c)}) AS {name(c)}" for vector in measured.vectors for c in vector]
-    items = ", ".join([*groups, f"count(*) AS {name(count)}", *sums])
-    return f"SELECT {items} FROM ({lower_relation(source)}) AS rows_ GROUP BY {', '.join(groups)}"
+    """Lower SumPerUnit: one row per (unit, group) with its accumulators."""
+    measured = _measured(source)
+    groups = ["u", *(name(k) for k in measured.keys)]
+    items = [*groups, f"count(*) AS {name(count)}", *_accumulated(measured)]
+    rows = lower_relation(source)
+    return f"SELECT {', '.join(items)} FROM ({rows}) AS rows_ GROUP BY {', '.join(groups)}"
 
 
 def _bound_rows(relation: BoundRows) -> str:
-    """Lower BoundRows.
+    """Lower BoundRows: from the accumulators of (unit, group) to bounded components.
 
     Claim:   no integer operation overflows, and every result lies in its contribution set.
     Why:     a unit has at most 2^45 rows, so sums of rows, multiplied by max_rows and the low bits
@@ -205,16 +227,29 @@ def _bound_rows(relation: BoundRows) -> str:
              cells^degree * max_rows below 2^80); // truncates non-negative numbers toward zero.
     Assumes: DuckDB's sum of BIGINT is an exact HUGEINT.
     """
-    groups, measured = _parts(relation.source)
-    if not isinstance(relation.source, SumPerUnit):
-        raise InternalError("rows are bounded per unit and group")
-    count, most = name(relation.source.count), relation.max_rows
-    items = list(groups)
-    for measure, vector, bits in zip(
-        measured.measures, measured.vectors, relation.low_bits, strict=True
+    measured, most = _measured(relation.source), relation.max_rows
+    count = name(_sums(relation.source).count)
+    items = ["u", *(name(k) for k in measured.keys)]
+    for measure, vector, parts, bits in zip(
+        measured.measures,
+        measured.vectors,
+        _components(measured),
+        relation.low_bits,
+        strict=True,
     ):
-        items += [f"{_bound(measure, name(c), count, most, bits)} AS {name(c)}" for c in vector]
+        items += [
+            f"{_bound(measure, part, count, most, bits)} AS {name(c)}"
+            for part, c in zip(parts, vector, strict=True)
+        ]
     return f"SELECT {', '.join(items)} FROM ({lower_relation(relation.source)}) AS pairs_"
+
+
+def _sums(relation: Relation) -> SumPerUnit:
+    while isinstance(relation, BoundGroups):
+        relation = relation.source
+    if not isinstance(relation, SumPerUnit):
+        raise InternalError("rows are bounded per unit and group")
+    return relation
 
 
 def _bound(measure: Measure, value: str, count: str, most: int, bits: int) -> str:
@@ -229,11 +264,10 @@ def _bound(measure: Measure, value: str, count: str, most: int, bits: int) -> st
             whole = f"greatest({_big(low)}, least({_big(high)}, {value}))"
             return _narrow(whole, max(-low, high))
         case MomentMeasure():
-            scaled = f"{value} * {_big(most << bits)}"
-            whole = f"CASE WHEN {count} > {most} THEN {scaled} // {count} ELSE {value} * {_big(1 << bits)} END"
-            if bits == 0:
-                whole = f"CASE WHEN {count} > {most} THEN {scaled} // {count} ELSE {value} END"
-            return _narrow(whole, measure.total * most << bits)
+            cut = f"{value} * {_big(most << bits)} // {count}"
+            whole = value if bits == 0 else f"{value} * {_big(1 << bits)}"
+            text = f"CASE WHEN {count} > {most} THEN {cut} ELSE {whole} END"
+            return _narrow(text, measure.total * most << bits)
         case _:
             assert_never(measure)
 
@@ -259,12 +293,10 @@ def _bound_groups(source: Relation, most: int, hash_key: int) -> str:
 
     `lag` counts rows, so ties can't keep more; and it avoids a rewrite of QUALIFY that is slower.
     """
-    groups, measured = _parts(source)
-    keys = groups[1:]
-    kept = [*keys, *(name(c) for vector in measured.vectors for c in vector)]
-    order = ", ".join([f"hash({', '.join(groups)}, {_big(hash_key)})", *keys])
+    keys = [name(k) for k in _measured(source).keys]
+    order = ", ".join([f"hash({', '.join(['u', *keys])}, {_big(hash_key)})", *keys])
     return (
-        f"SELECT {', '.join(['u', *kept])} FROM (SELECT *, lag(1, {most}) OVER "
+        f"SELECT * EXCLUDE (beyond_) FROM (SELECT *, lag(1, {most}) OVER "
         f"(PARTITION BY u ORDER BY {order}) AS beyond_ FROM ({lower_relation(source)}) AS pairs_) "
         f"AS ranked_ WHERE beyond_ IS NULL"
     )

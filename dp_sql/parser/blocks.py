@@ -161,8 +161,8 @@ class Blocks:
         ):  # fmt: skip
             if node.args.get(key) is not None:
                 raise self._statement.unsupported(
-                    f"{what} on protected rows isn't answered: which rows stay would depend on other "
-                    "people's rows.",
+                    f"{what} on protected rows isn't answered: which rows stay would depend on "
+                    "the rows of everybody.",
                     node.args[key],
                     hint=f"aggregate first and use {what} on the result",
                 )

@@ -208,7 +208,7 @@ class Expressions:
         aggregate = aggregate_name(node)
         if aggregate is not None:
             return self._statement.wrong(
-                f"the aggregate {aggregate} can't stand inside WHERE, GROUP BY or another aggregate.",
+                f"the aggregate {aggregate} can't stand inside WHERE, GROUP BY or an aggregate.",
                 node,
                 hint="use HAVING for conditions on aggregates",
             )

@@ -147,7 +147,7 @@ class FromClause:
                 )
             if protected and rows.protected:
                 raise self._statement.unsupported(
-                    "joins of protected tables with each other aren't answered.",
+                    "joins between protected tables aren't answered.",
                     item.node,
                     hint="query each table in a statement of its own",
                 )

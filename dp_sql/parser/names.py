@@ -32,7 +32,9 @@ def deny_open(statement: Statement, node: exp.Expression) -> None:
         raise statement.unsupported(f"the function {node.name} isn't answered.", node)
     if isinstance(node, exp.ReadCSV | exp.ReadParquet | exp.Columns | exp.Repeat | exp.Command):
         raise statement.unsupported(f"{type(node).__name__.upper()} isn't answered.", node)
-    if isinstance(node, exp.Table) and not isinstance(node.this, (exp.Identifier, *_TABLE_FUNCTIONS)):
+    if isinstance(node, exp.Table) and not isinstance(
+        node.this, (exp.Identifier, *_TABLE_FUNCTIONS)
+    ):
         raise statement.unsupported(
             "table functions aren't answered: they read files, settings or run text as SQL.",
             node,

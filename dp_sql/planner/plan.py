@@ -128,12 +128,13 @@ def _bounded(
     bits = tuple(_low_bits(m) if user else 0 for m in measures)
     if user:
         count = Column(next(numbers), "c", sqltype.BIGINT)
-        relation = BoundRows(SumPerUnit(relation, count), limits.max_rows_per_group, bits)
+        relation = SumPerUnit(relation, count)
         cells = 1
         for space in keys.public:
             cells *= max(1, len(space.values))
         if columns and (keys.private or limits.max_groups < cells):
             relation = BoundGroups(relation, limits.max_groups, secrets.randbits(63))
+        relation = BoundRows(relation, limits.max_rows_per_group, bits)
     vectors = tuple(
         Vector(m, c, _unit(m, b)) for m, c, b in zip(measures, named, bits, strict=True)
     )

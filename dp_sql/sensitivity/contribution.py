@@ -221,8 +221,6 @@ def _set_in_words(contribution: ContributionSet) -> str:
 
 
 def _rows_in_words(relation: Relation) -> str:
-    while isinstance(relation, BoundGroups):
-        relation = relation.source
     if isinstance(relation, BoundRows):
         return f"any number, weighing as at most {relation.max_rows} in a group"
     return "any number"
