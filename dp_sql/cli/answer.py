@@ -1,0 +1,67 @@
+"""Asks one statement, shows its answer, says what it cost and what is left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dp_sql.cli.render import Format, render
+from dp_sql.cli.runner import run_stoppable
+from dp_sql.cli.settings import Settings
+from dp_sql.errors import DPSQLError
+from dp_sql.privacy.amount import show
+from dp_sql.privacy.cost import Cost
+from dp_sql.result import Result
+
+if TYPE_CHECKING:
+    from dp_sql.connection import Connection
+
+_EXPLAIN = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\s", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An answer as text, and what it cost as text: empty where it was free."""
+
+    text: str
+    cost: str
+
+
+def ask(connection: Connection, sql: str, settings: Settings, width: int | None) -> Shown:
+    """Return the answer to one statement, ready to print.
+
+    Raises the errors of Connection.sql, and KeyboardInterrupt where Ctrl-C stopped the statement.
+    """
+    result = run_stoppable(
+        connection,
+        lambda: connection.sql(sql, epsilon=settings.epsilon, delta=settings.delta),
+    )
+    if _EXPLAIN.match(sql) and settings.format is Format.TABLE:
+        return Shown("".join(f"{row[0]}\n" for row in result), "")
+    text = _rendered(connection, result, settings, width)
+    return Shown(text, _cost_text(connection, result.cost.items()))
+
+
+def _rendered(
+    connection: Connection, result: Result, settings: Settings, width: int | None
+) -> str:
+    """Return the text of an answer; one that is paid for is shown even where its intervals fail."""
+    form = settings.format
+    if settings.intervals and form is Format.TABLE:
+        try:
+            return run_stoppable(connection, lambda: render(result, form, width=width))
+        except (DPSQLError, KeyboardInterrupt):
+            pass
+    return render(result, form, intervals=False, width=width)
+
+
+def _cost_text(connection: Connection, costs: Iterable[tuple[str, Cost]]) -> str:
+    states = connection.budget()
+    lines = []
+    for table, cost in costs:
+        delta = f", delta {show(cost.delta)}" if cost.delta else ""
+        left = "; ".join(states[table].lines())
+        lines.append(f"Cost to {table}: epsilon {show(cost.epsilon)}{delta}. {left}\n")
+    return "".join(lines)

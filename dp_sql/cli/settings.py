@@ -1,0 +1,92 @@
+r"""What `\set` changes: the privacy options of the next statements and how answers are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dp_sql.cli.render import Format
+from dp_sql.errors import ParameterError
+from dp_sql.privacy.amount import parse_delta, parse_epsilon, show
+from dp_sql.schema.catalog import PrivacyDefaults
+
+_DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """epsilon, delta: decimal texts, None where the schema's default holds."""
+
+    epsilon: str | None = None
+    delta: str | None = None
+    format: Format = Format.TABLE
+    intervals: bool = True
+
+    def lines(self, defaults: PrivacyDefaults) -> list[str]:
+        """Return each setting with its value. defaults: what holds where none is set."""
+        return [
+            f"epsilon    {_or_default(self.epsilon, defaults.epsilon)}",
+            f"delta      {_or_default(self.delta, defaults.delta)}",
+            f"format     {self.format.value}",
+            f"intervals  {'on' if self.intervals else 'off'}",
+        ]
+
+
+def changed(settings: Settings, name: str, value: str) -> Settings:
+    """Return the settings with one changed. Raises ParameterError for a name or value that isn't."""
+    change = _CHANGES.get(name.lower())
+    if change is None:
+        raise ParameterError(
+            f"there is no setting {name!r}.", hint=f"one of {', '.join(SETTING_NAMES)}"
+        )
+    return change(settings, value)
+
+
+def format_named(name: str) -> Format:
+    """Return the format of that name, or raise ParameterError."""
+    try:
+        return Format(name.lower())
+    except ValueError:
+        raise ParameterError(
+            f"there is no format {name!r}.", hint=f"one of {', '.join(Format)}"
+        ) from None
+
+
+def _epsilon(settings: Settings, value: str) -> Settings:
+    if value == _DEFAULT:
+        return replace(settings, epsilon=None)
+    parse_epsilon(value)
+    return replace(settings, epsilon=value)
+
+
+def _delta(settings: Settings, value: str) -> Settings:
+    if value == _DEFAULT:
+        return replace(settings, delta=None)
+    parse_delta(value)
+    return replace(settings, delta=value)
+
+
+def _format(settings: Settings, value: str) -> Settings:
+    return replace(settings, format=format_named(value))
+
+
+def _intervals(settings: Settings, value: str) -> Settings:
+    if value.lower() not in ("on", "off"):
+        raise ParameterError(f"intervals are on or off, not {value!r}.", hint="\\set intervals on")
+    return replace(settings, intervals=value.lower() == "on")
+
+
+_CHANGES: Mapping[str, Callable[[Settings, str], Settings]] = {
+    "epsilon": _epsilon,
+    "delta": _delta,
+    "format": _format,
+    "intervals": _intervals,
+}
+SETTING_NAMES = tuple(_CHANGES)
+
+
+def _or_default(value: str | None, default: Fraction | None) -> str:
+    if value is not None:
+        return value
+    return "not set" if default is None else f"{show(default)} (the schema's default)"
