@@ -1,0 +1,92 @@
+"""An engine for the oracle: the lowered SQL itself, over tables that change from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+import duckdb
+
+from dp_sql.executor import lower_relation
+from dp_sql.executor.duckdb_engine import PINNED
+from dp_sql.plan.public import Image
+from dp_sql.plan.release import PlannedRelease
+from dp_sql.schema.catalog import Catalog
+
+Row = tuple[object, ...]
+Totals = dict[Row, tuple[int, ...]]
+"""Exact integers by group key."""
+
+
+class SmallEngine:
+    """One in-memory DuckDB with the engine's own settings; protected rows are replaced at will."""
+
+    def __init__(
+        self, catalog: Catalog, public_rows: Mapping[str, Sequence[Row]], *, threads: int = 1
+    ) -> None:
+        self._catalog = catalog
+        self._connection: Any = duckdb.connect(":memory:", config={"threads": threads})
+        for setting in PINNED:
+            self._connection.execute(setting)
+        self._connection.execute(f"CREATE SCHEMA {lower_relation.DATA}")
+        self._types: dict[str, list[str]] = {}
+        for name, spec in catalog.tables.items():
+            self._types[name] = [str(c.type) for c in spec.columns.values()]
+            columns = ", ".join(f'"{k}" {c.type}' for k, c in spec.columns.items())
+            self._connection.execute(f'CREATE TABLE {lower_relation.DATA}."{name}" ({columns})')
+            if name in public_rows:
+                self.load(name, public_rows[name])
+
+    def load(self, table: str, rows: Sequence[Row]) -> None:
+        """Replace the rows of a table."""
+        target = f'{lower_relation.DATA}."{table}"'
+        self._connection.execute(f"DELETE FROM {target}")
+        if rows:
+            types = self._types[table]
+            listed = ", ".join(
+                f"({', '.join(_text(v, t) for v, t in zip(row, types, strict=True))})"
+                for row in rows
+            )
+            self._connection.execute(f"INSERT INTO {target} VALUES {listed}")
+
+    def query(self, sql: str) -> list[Row]:
+        return list(self._connection.execute(sql).fetchall())
+
+    def totals(self, plan: PlannedRelease) -> Totals:
+        """Return the exact sums of a release, as the engine would seal them."""
+        return split(self.query(lower_relation.release_sql(plan)), len(plan.keys))
+
+    def chosen(self, plan: PlannedRelease) -> Totals | None:
+        """Return the units of each private combination where they are counted apart."""
+        if plan.selection_relation is None:
+            return None
+        return split(self.query(lower_relation.selection_sql(plan)), len(plan.private))
+
+    def image(self, image: Image, limit: int) -> tuple[Row, ...] | None:
+        rows = self.query(lower_relation.image_sql(image, limit))
+        return None if len(rows) > limit else tuple(rows)
+
+    def is_unique(self, table: str, columns: tuple[str, ...]) -> bool:
+        if not self._catalog.tables[table].public:
+            return False
+        return self.query(lower_relation.unique_sql(table, columns)) == [(0,)]
+
+
+def split(rows: Sequence[Row], keys: int) -> Totals:
+    """Return fetched rows as integers by key; a key that comes twice is an error."""
+    totals: Totals = {}
+    for row in rows:
+        assert row[:keys] not in totals, f"the group {row[:keys]} comes twice"
+        values = row[keys:]
+        assert all(type(v) is int for v in values), f"not exact integers: {values}"
+        totals[row[:keys]] = values  # type: ignore[assignment]
+    return totals
+
+
+def _text(value: object, kind: str) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, str | date | datetime):
+        return "'" + str(value).replace("'", "''") + "'"
+    return f"'{value}'::{kind}"
