@@ -12,7 +12,7 @@ from typing import assert_never
 import numpy as np
 
 from dp_sql.errors import InternalError
-from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
+from dp_sql.mechanisms.measurement import Measurement, NoiseKind, VectorNoise
 from dp_sql.mechanisms.normal import upper_quantile
 from dp_sql.mechanisms.readout import (
     Floats,
@@ -27,7 +27,7 @@ from dp_sql.mechanisms.readout import (
     read,
     variance_of,
 )
-from dp_sql.mechanisms.release import AnyIntegers, Released, draw
+from dp_sql.mechanisms.release import AnyIntegers, Released, draw, plus
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.plan.relation import MomentMeasure
 from dp_sql.plan.release import (
@@ -64,7 +64,7 @@ def interval(
         return values, values
     match readout:
         case CountReadout() | SumReadout():
-            form = linear_form(plan, released, readout)
+            form = linear_form(plan, released.measurement, readout)
             total = form.total(components)
             reach = _half_width(form, noise, level, sampler)
             low, high = _wide(total, -reach), _wide(total, reach)
@@ -131,31 +131,68 @@ def _percentiles(
     sampler: Sampler,
 ) -> tuple[Floats, Floats]:
     """Return percentiles of a mean or variance over released values minus fresh noise."""
-    measure = moment_measure(plan, readout)
     noise = released.measurement.noises[readout.vector]
-    unit = float(plan.vectors[readout.vector].unit * noise.lattice)
-    size = measure.degree + 1
-    fresh = draw(noise, size * DRAWS, sampler).reshape(size, DRAWS) / unit
-    values = [ratio(component, 1) / unit for component in released.vectors[readout.vector][:size]]
+    components = released.vectors[readout.vector]
+    fresh = draw(noise, len(components) * DRAWS, sampler).reshape(len(components), DRAWS)
     ends = np.empty((2, len(released.keys)))
     levels = [(1 - level) / 2, (1 + level) / 2]
     for start in range(0, len(released.keys), _CHUNK):
         chunk = slice(start, start + _CHUNK)
         # each of shape (groups of the chunk, DRAWS)
-        bernstein = [v[chunk, None] - f for v, f in zip(values, fresh, strict=True)]
-        ends[:, chunk] = np.quantile(_read(measure, readout, bernstein), levels, axis=1)
+        values = [ratio(c[chunk], 1)[:, None] - f for c, f in zip(components, fresh, strict=True)]
+        spread = _spread(plan, released.measurement, readout, values)
+        ends[:, chunk] = np.quantile(spread, levels, axis=1)
     return ends[0], ends[1]
 
 
-def _read(
-    measure: MomentMeasure, readout: MeanReadout | VarianceReadout, bernstein: list[Floats]
+def redraw(
+    plan: PlannedRelease, released: Released, groups: list[int], draws: int, sampler: Sampler
+) -> list[Numbers]:
+    """Return what the aggregates of some groups would be without each of `draws` fresh noises.
+
+    groups: their places in `released`. One column an aggregate, in its type, with `draws` entries
+    in a row for each group. All vectors are redrawn together, with the same noise for each group.
+    """
+    measurement = released.measurement
+    vectors: list[list[AnyIntegers]] = []
+    for components, noise in zip(released.vectors, measurement.noises, strict=True):
+        fresh = draw(noise, len(components) * draws, sampler).reshape(len(components), draws)
+        vectors.append(
+            [
+                plus(np.repeat(component[groups], draws), 1, -np.tile(some, len(groups)))
+                for component, some in zip(components, fresh, strict=True)
+            ]
+        )
+    columns: list[Numbers] = []
+    for aggregate, readout in zip(plan.release.aggregates, plan.readouts, strict=True):
+        values = vectors[readout.vector]
+        match readout:
+            case CountReadout() | SumReadout():
+                form = linear_form(plan, measurement, readout)
+                columns.append(form.value(values, aggregate.type))
+            case MeanReadout() | VarianceReadout():
+                floats = [ratio(component, 1) for component in values]
+                columns.append(_spread(plan, measurement, readout, floats))
+            case _:
+                assert_never(readout)
+    return columns
+
+
+def _spread(
+    plan: PlannedRelease,
+    measurement: Measurement,
+    readout: MeanReadout | VarianceReadout,
+    components: list[Floats],
 ) -> Floats:
-    """Return the mean or variance from floating components in units of rows."""
+    """Return a mean or variance from components in lattice units, in floating arithmetic."""
+    measure = moment_measure(plan, readout)
+    unit = plan.vectors[readout.vector].unit * measurement.noises[readout.vector].lattice
+    bernstein = [component / unit for component in components[: measure.degree + 1]]
     rows: Floats = np.sum(bernstein, axis=0)
     blank = np.full(rows.shape, math.nan)
     if isinstance(readout, MeanReadout):
-        moment = sum(j * bernstein[j] for j in range(1, len(bernstein))) / measure.degree
-        return mean_of(measure, np.divide(moment, rows, out=blank, where=rows > 0))
+        moment: Floats = np.sum([j * part for j, part in enumerate(bernstein)], axis=0)
+        return mean_of(measure, np.divide(moment / measure.degree, rows, out=blank, where=rows > 0))
     b0, b1, b2 = bernstein
     spread = np.divide(b0 * b2 - b1 * b1 / 4, rows * rows, out=blank, where=rows > 0)
     return variance_of(measure, readout, spread, rows)

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_sql.errors import InternalError
-from dp_sql.mechanisms.release import AnyIntegers, Released
+from dp_sql.mechanisms.measurement import Measurement
+from dp_sql.mechanisms.release import AnyIntegers, Released, peak
 from dp_sql.plan.relation import (
     CountMeasure,
     Measure,
@@ -27,7 +28,7 @@ from dp_sql.plan.release import (
     SumReadout,
     VarianceReadout,
 )
-from dp_sql.schema.sqltype import BIGINT
+from dp_sql.schema.sqltype import BIGINT, SqlType
 
 Floats: TypeAlias = NDArray[np.float64]
 Numbers: TypeAlias = NDArray[Any]
@@ -54,12 +55,8 @@ def read(plan: PlannedRelease, released: Released) -> list[Numbers]:
         components = components_of(released, readout)
         match readout:
             case CountReadout() | SumReadout():
-                form = linear_form(plan, released, readout)
-                total = form.total(components)
-                if aggregate.type == BIGINT:
-                    columns.append(nearest(total, form.denominator))
-                else:
-                    columns.append(ratio(total, form.denominator))
+                form = linear_form(plan, released.measurement, readout)
+                columns.append(form.value(components, aggregate.type))
             case MeanReadout() | VarianceReadout():
                 columns.append(_spread(plan, released, readout, components))
             case _:
@@ -85,9 +82,16 @@ class LinearForm:
         total: AnyIntegers = sum(terms[1:], start=terms[0])
         return total
 
+    def value(self, components: list[AnyIntegers], type_: SqlType) -> Numbers:
+        """Return the read-out: rounded to integers for BIGINT, else as floats."""
+        total = self.total(components)
+        if type_ == BIGINT:
+            return nearest(total, self.denominator)
+        return ratio(total, self.denominator)
+
 
 def linear_form(
-    plan: PlannedRelease, released: Released, readout: CountReadout | SumReadout
+    plan: PlannedRelease, measurement: Measurement, readout: CountReadout | SumReadout
 ) -> LinearForm:
     """Return how a count or a sum is read from its vector's released components.
 
@@ -100,7 +104,7 @@ def linear_form(
     vector = plan.vectors[readout.vector]
     coefficients = _coefficients(vector.measure, readout)
     common = math.lcm(*(c.denominator for c in coefficients))
-    unit = vector.unit * released.measurement.noises[readout.vector].lattice
+    unit = vector.unit * measurement.noises[readout.vector].lattice
     return LinearForm(tuple(int(c * common) for c in coefficients), common * unit)
 
 
@@ -142,11 +146,6 @@ def moment_measure(plan: PlannedRelease, readout: MeanReadout | VarianceReadout)
     ):
         raise InternalError("a mean or variance needs the moments of its argument")
     return measure
-
-
-def peak(values: AnyIntegers) -> int:
-    """Return the largest absolute value, 0 of none."""
-    return max(int(values.max()), -int(values.min())) if values.size else 0
 
 
 def ratio(numerators: AnyIntegers, denominator: int) -> Floats:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import product
+from itertools import chain, product
 from typing import Any, TypeAlias, assert_never
 from uuid import UUID
 
@@ -54,9 +54,9 @@ def release(
 ) -> Released:
     """Open the seal, add noise to every group, keep the groups whose keys may show.
 
-    sealed: one row a group, the columns of all vectors in the plan's order. selection_table: where
-    there are public keys beside private ones, one row a combination of private keys and one column
-    with its number of units; else None.
+    sealed: one row a group, the columns of the vectors in the plan's order. selection_table: where
+    there are public keys beside private ones, one row a combination of private keys, and one column
+    with its number of units, which `sealed` then doesn't hold; else None.
 
     Claim:   the result is what `measurement` says that it is.
     Why:     a group gets noise whether it has rows or not and whether it will be shown or not: the
@@ -72,21 +72,20 @@ def release(
         raise InternalError("keys beside public ones, and only they, have a selection table")
     table = open_sealed(sealed)
     units = None if selection_table is None else open_sealed(selection_table)
-    candidates = _candidates(plan, table, units)
-    cells = _public_cells(plan)
-    groups = [_place(plan, some, cell) for some in candidates for cell in cells]
+    groups, cells = _groups(plan, table, units)
     places = {key: row for row, key in enumerate(table.keys)}
     rows = np.array([places.get(group, -1) for group in groups], dtype=np.intp)
     vectors: list[list[AnyIntegers]] = []
     first = 0
     for i, vector in enumerate(plan.vectors):
-        columns = table.columns[first : first + len(vector.columns)]
-        first += len(vector.columns)
-        only_selects = units is not None and i == plan.selection
-        exact = [] if only_selects else [_aligned(column, rows) for column in columns]
+        count = 0 if units is not None and i == plan.selection else len(vector.columns)
+        exact = [_aligned(column, rows) for column in table.columns[first : first + count]]
+        first += count
         vectors.append(_noisy(exact, measurement.noises[i], sampler))
+    if first != len(table.columns):
+        raise InternalError("the exact table has other columns than the plan")
     shown = _shown(measurement, vectors, units, sampler)
-    kept = range(len(groups)) if shown is None else np.flatnonzero(np.repeat(shown, len(cells)))
+    kept = range(len(groups)) if shown is None else np.flatnonzero(np.repeat(shown, cells))
     order = np.array(sorted(kept, key=lambda row: _sort_key(groups[row])), dtype=np.intp)
     return Released(
         [groups[row] for row in order],
@@ -95,31 +94,20 @@ def release(
     )
 
 
-def _candidates(plan: PlannedRelease, table: ExactTable, units: ExactTable | None) -> list[Key]:
-    """Return the private parts of the groups: one empty tuple where no key is private."""
-    if units is not None:
-        return units.keys
-    if not plan.private:
-        return [()]
-    return [tuple(key[position] for position in plan.private) for key in table.keys]
-
-
-def _public_cells(plan: PlannedRelease) -> list[dict[int, object]]:
-    """Return every combination of public keys as a value for each position."""
-    return [
-        {
-            position: value
-            for space, values in zip(plan.public, combination, strict=True)
-            for position, value in zip(space.positions, values, strict=True)
-        }
-        for combination in product(*(space.values for space in plan.public))
-    ]
-
-
-def _place(plan: PlannedRelease, private: Key, cell: dict[int, object]) -> Key:
-    """Return the key of a group from its private values and the public ones by position."""
-    values = dict(zip(plan.private, private, strict=True)) | cell
-    return tuple(values[position] for position in range(len(plan.keys)))
+def _groups(
+    plan: PlannedRelease, table: ExactTable, units: ExactTable | None
+) -> tuple[list[Key], int]:
+    """Return the keys of all groups, and how many in a row share their private part."""
+    if plan.private and not plan.public:
+        return table.keys, 1
+    private = [()] if units is None else units.keys
+    combinations = product(*(space.values for space in plan.public))
+    cells = [tuple(chain.from_iterable(combination)) for combination in combinations]
+    # where the value of each key position stands in a private part followed by a cell
+    order = [*plan.private, *(p for space in plan.public for p in space.positions)]
+    places = [order.index(position) for position in range(len(plan.keys))]
+    merged = (some + cell for some in private for cell in cells)
+    return [tuple([values[place] for place in places]) for values in merged], len(cells)
 
 
 def _aligned(column: list[int], rows: NDArray[np.intp]) -> AnyIntegers:
@@ -141,7 +129,7 @@ def _noisy(exact: list[AnyIntegers], noise: VectorNoise, sampler: Sampler) -> li
     if not exact:
         return []
     draws = draw(noise, len(exact) * exact[0].size, sampler).reshape(len(exact), -1)
-    return [_sum(values, noise.lattice, some) for values, some in zip(exact, draws, strict=True)]
+    return [plus(values, noise.lattice, some) for values, some in zip(exact, draws, strict=True)]
 
 
 def draw(noise: VectorNoise, size: int, sampler: Sampler) -> Integers:
@@ -157,9 +145,10 @@ def draw(noise: VectorNoise, size: int, sampler: Sampler) -> Integers:
             assert_never(noise.kind)
 
 
-def _sum(exact: AnyIntegers, lattice: int, noise: Integers) -> AnyIntegers:
+def plus(exact: AnyIntegers, lattice: int, noise: Integers) -> AnyIntegers:
     """Return lattice * exact + noise without overflow, in Python integers where it needs them."""
-    if exact.dtype != object and lattice * _peak(exact) + _peak(noise) < 2**63:
+    fits = lattice < 2**63 and lattice * peak(exact) + peak(noise) < 2**63
+    if exact.dtype != object and fits:
         total: AnyIntegers = exact * lattice + noise
         return total
     big: AnyIntegers = exact.astype(object) * lattice + noise.astype(object)
@@ -189,12 +178,12 @@ def _canonical(values: AnyIntegers) -> AnyIntegers:
 
     The exact values decided how the sum was computed; only the noisy ones may decide its type.
     """
-    if _peak(values) <= _FITS:
+    if peak(values) <= _FITS:
         return values.astype(np.int64)
     return values.astype(object)
 
 
-def _peak(values: AnyIntegers) -> int:
+def peak(values: AnyIntegers) -> int:
     """Return the largest absolute value, 0 of none."""
     return max(int(values.max()), -int(values.min())) if values.size else 0
 
