@@ -43,11 +43,18 @@ COUNT = CountMeasure(None)
 PRESENCE = PresenceMeasure(None)
 
 
-def moments(low=0, high=100, *, cells=2**16, degree=1, null_component=False) -> MomentMeasure:
+def moments(
+    low: float = 0,
+    high: float = 100,
+    *,
+    cells: int = 2**16,
+    degree: int = 1,
+    null_component: bool = False,
+) -> MomentMeasure:
     return MomentMeasure(ARGUMENT, Fraction(low), Fraction(high), cells, degree, null_component)
 
 
-def total(low=0, high=100, step=1) -> SumMeasure:
+def total(low: float = 0, high: float = 100, step: Fraction | int = 1) -> SumMeasure:
     return SumMeasure(ARGUMENT, Fraction(low), Fraction(high), Fraction(step))
 
 
@@ -98,7 +105,11 @@ def unit_of(measure: Measure) -> int:
 def plain_readout(index: int, measure: Measure) -> Readout:
     if isinstance(measure, MomentMeasure):
         return MeanReadout(index)
-    return SumReadout(index) if isinstance(measure, SumMeasure) else CountReadout(index, False)
+    return (
+        SumReadout(index)
+        if isinstance(measure, SumMeasure)
+        else CountReadout(index, with_null=False)
+    )
 
 
 def contribution_of(measure: Measure) -> ContributionSet:
@@ -163,17 +174,17 @@ class ScriptedSampler:
 
     name = "scripted"
 
-    def __init__(self, *batches) -> None:
+    def __init__(self, *batches: list[int]) -> None:
         self.batches = list(batches)
         self.calls: list[tuple[str, int, int]] = []
 
-    def laplace(self, scale, size):
+    def laplace(self, scale: int, size: int) -> np.ndarray:
         return self._next("laplace", scale, size)
 
-    def gaussian(self, sigma, size):
+    def gaussian(self, sigma: int, size: int) -> np.ndarray:
         return self._next("gaussian", sigma, size)
 
-    def _next(self, kind, scale, size):
+    def _next(self, kind: str, scale: int, size: int) -> np.ndarray:
         self.calls.append((kind, scale, size))
         batch = self.batches.pop(0) if self.batches else [0] * size
         assert len(batch) == size

@@ -35,7 +35,7 @@ def without_empty(plan: PlannedRelease, released: Released) -> Released:
         row = vector.unit * noise.lattice
         if not _counts_rows(vector) or 2 * _reach(noise, len(values)) >= row:
             continue
-        total = sum(component.astype(object) for component in values)
+        total = np.sum([component.astype(object) for component in values], axis=0)
         nobody = np.array([2 * abs(int(n)) < row for n in total], dtype=np.bool_)
         empty = nobody if empty is None else empty & nobody
     if empty is None or not empty.any():

@@ -196,25 +196,3 @@ def _spread(
     b0, b1, b2 = bernstein
     spread = np.divide(b0 * b2 - b1 * b1 / 4, rows * rows, out=blank, where=rows > 0)
     return variance_of(measure, readout, spread, rows)
-
-
-def redraw(
-    plan: PlannedRelease, released: Released, groups: list[int], draws: int, sampler: Sampler
-) -> list[Numbers]:
-    """Return each aggregate's column, `draws` values a group, as it would be read without fresh noise.
-
-    groups: positions in the released table. The values of one group stand together. Fresh noise is
-    subtracted from the released value: the spread of what is left is that of the exact value.
-    """
-    rows = np.array(groups, dtype=np.intp)
-    vectors = []
-    for vector, noise in zip(released.vectors, released.measurement.noises, strict=True):
-        fresh = draw(noise, len(vector) * rows.size * draws, sampler).reshape(len(vector), -1)
-        vectors.append(
-            [
-                np.repeat(component[rows], draws) - some
-                for component, some in zip(vector, fresh, strict=True)
-            ]
-        )
-    keys = [released.keys[group] for group in groups for _ in range(draws)]
-    return read(plan, Released(keys, vectors, released.measurement))

@@ -28,7 +28,7 @@ def seedable_uses(source: str) -> list[str]:
     return found
 
 
-def test_the_package_imports_no_seedable_generator():
+def test_the_package_imports_no_seedable_generator() -> None:
     files = sorted(PACKAGE.rglob("*.py"))
     assert len(files) > 10
     assert {
@@ -36,7 +36,7 @@ def test_the_package_imports_no_seedable_generator():
     } == {}
 
 
-def test_the_test_sees_what_it_looks_for():
+def test_the_test_sees_what_it_looks_for() -> None:
     assert seedable_uses("import random") == ["random"]
     assert seedable_uses("from random import gauss") == ["random"]
     assert seedable_uses("from numpy import random") == ["numpy.random"]

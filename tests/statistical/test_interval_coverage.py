@@ -18,22 +18,26 @@ from dp_sql.mechanisms.measurement import calibrate
 from dp_sql.mechanisms.readout import read
 from dp_sql.mechanisms.release import release
 from dp_sql.mechanisms.sampler import ExactSampler
+from dp_sql.plan.relation import Measure
 from dp_sql.plan.release import CountReadout, MeanReadout, SumReadout, VarianceReadout
 from dp_sql.schema.sqltype import DOUBLE
 
 READOUTS = {
-    "count": (COUNT, CountReadout(0, False)),
+    "count": (COUNT, CountReadout(0, with_null=False)),
     "sum": (total(0, 100), SumReadout(0)),
-    "count by weight": (moments(), CountReadout(0, False)),
+    "count by weight": (moments(), CountReadout(0, with_null=False)),
     "sum by weight": (moments(-50, 100), SumReadout(0)),
     "mean": (moments(), MeanReadout(0)),
     "mean of squares": (moments(degree=2, cells=2**12), MeanReadout(0)),
-    "variance": (moments(degree=2, cells=2**12), VarianceReadout(0, False, False)),
-    "sample deviation": (moments(degree=2, cells=2**12), VarianceReadout(0, True, True)),
+    "variance": (moments(degree=2, cells=2**12), VarianceReadout(0, sample=False, root=False)),
+    "sample deviation": (
+        moments(degree=2, cells=2**12),
+        VarianceReadout(0, sample=True, root=True),
+    ),
 }
 
 
-def exact_columns(measure, rows: int) -> list[int]:
+def exact_columns(measure: Measure, rows: int) -> list[int]:
     """Column totals of a group with `rows` values spread over a fifth of the range."""
     if measure == COUNT:
         return [rows]
@@ -76,7 +80,7 @@ def coverage(name: str, runs: int, *, rows: int, groups: int) -> float:
 
 @pytest.mark.parametrize("groups", [1, 20])  # Laplace noise, Gaussian noise
 @pytest.mark.parametrize("name", READOUTS)
-def test_coverage_of_1000_runs(name, groups):
+def test_coverage_of_1000_runs(name: str, groups: int) -> None:
     assert 0.91 <= coverage(name, 1000, rows=1000, groups=groups) <= 0.99
 
 
@@ -84,5 +88,5 @@ def test_coverage_of_1000_runs(name, groups):
 @pytest.mark.parametrize("groups", [1, 20])
 @pytest.mark.parametrize("rows", [200, 3000])
 @pytest.mark.parametrize("name", READOUTS)
-def test_coverage_of_10000_runs(name, rows, groups):
+def test_coverage_of_10000_runs(name: str, rows: float, groups: int) -> None:
     assert 0.93 <= coverage(name, 10_000, rows=rows, groups=groups) <= 0.97

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +29,9 @@ from scipy.stats import beta
 from dp_sql.mechanisms.measurement import Measurement, NoiseKind, calibrate
 from dp_sql.mechanisms.release import release
 from dp_sql.mechanisms.sampler import ExactSampler
+from dp_sql.plan.facts import Facts
+from dp_sql.plan.relation import Measure
+from dp_sql.plan.release import PlannedRelease
 from dp_sql.privacy.unit import Adjacency
 
 ALPHA = 1e-6
@@ -62,7 +66,7 @@ def epsilon_at_least(first: np.ndarray, second: np.ndarray, delta: float = 0.0) 
     return max(found)
 
 
-def noisy(plan, measurement: Measurement, values: list[int]) -> list[np.ndarray]:
+def noisy(plan: PlannedRelease, measurement: Measurement, values: list[int]) -> list[np.ndarray]:
     """Return each column's released values, one run a group, all groups holding `values`."""
     runs = len(plan.public[0].values)
     table = sealed([(i,) for i in range(runs)], *[[value] * runs for value in values])
@@ -70,11 +74,19 @@ def noisy(plan, measurement: Measurement, values: list[int]) -> list[np.ndarray]
     return [component.astype(float) for vector in released.vectors for component in vector]
 
 
-def spread(plan, runs: int):
-    return replace(plan, keys=plan.keys, public=(public(*range(runs)),))
+def spread(plan: PlannedRelease, runs: int) -> PlannedRelease:
+    return replace(plan, public=(public(*range(runs)),))
 
 
-def audit(plan, measurement, here, there, runs, weights, delta=0.0) -> float:
+def audit(
+    plan: PlannedRelease,
+    measurement: Measurement,
+    here: list[int],
+    there: list[int],
+    runs: int,
+    weights: list[int],
+    delta: float = 0.0,
+) -> float:
     """Audit the statistic sum of weights * released columns."""
     many = spread(plan, runs)
     samples = [np.dot(weights, noisy(many, measurement, values)) for values in (here, there)]
@@ -86,8 +98,8 @@ def halved(measurement: Measurement) -> Measurement:
     return replace(measurement, noises=noises)
 
 
-def one_group(*measures, **options):
-    return planned(*measures, keys=1, public=(public("a"),), **options)
+def one_group(*measures: Measure) -> PlannedRelease:
+    return planned(*measures, keys=1, public=(public("a"),))
 
 
 K = 2**12
@@ -102,7 +114,7 @@ CASES = {
 }
 
 
-def laplace(plan, epsilon, facts=None):
+def laplace(plan: PlannedRelease, epsilon: float, facts: Facts | None = None) -> Measurement:
     return calibrate(
         plan,
         facts or facts_of(plan),
@@ -115,7 +127,7 @@ def laplace(plan, epsilon, facts=None):
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), 2])
 @pytest.mark.parametrize("name", CASES)
-def test_a_unit_more_is_told_apart_no_better_than_claimed(name, epsilon):
+def test_a_unit_more_is_told_apart_no_better_than_claimed(name: str, epsilon: float) -> None:
     plan, unit, weights = CASES[name]
     measurement = laplace(plan, epsilon)
     here = [50 * abs(u) for u in unit]
@@ -125,7 +137,7 @@ def test_a_unit_more_is_told_apart_no_better_than_claimed(name, epsilon):
 
 
 @pytest.mark.parametrize("name", ["count", "sum", "mean, at one end", "variance"])
-def test_half_the_scale_is_caught(name):
+def test_half_the_scale_is_caught(name: str) -> None:
     plan, unit, weights = CASES[name]
     measurement = laplace(plan, 1)
     there = [50 * abs(u) + u for u in unit]
@@ -135,7 +147,7 @@ def test_half_the_scale_is_caught(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_claims_and_a_tenth_of_excess_with_many_runs(name):
+def test_claims_and_a_tenth_of_excess_with_many_runs(name: str) -> None:
     plan, unit, weights = CASES[name]
     measurement = laplace(plan, 1)
     here = [50 * abs(u) for u in unit]
@@ -149,7 +161,7 @@ def test_claims_and_a_tenth_of_excess_with_many_runs(name):
 DELTA = Fraction(1, 100)  # large, so that its tail can be seen
 
 
-def gaussian(plan, facts):
+def gaussian(plan: PlannedRelease, facts: Facts) -> Measurement:
     found = calibrate(
         plan, facts, epsilon=Fraction(1), delta=DELTA, gaussian_allowed=True, min_units=1
     )
@@ -169,7 +181,7 @@ def delta_at_least(first: np.ndarray, second: np.ndarray, epsilon: float) -> flo
     return low - factor * high
 
 
-def delta_of(groups: int, measurement: Measurement, plan) -> float:
+def delta_of(groups: int, measurement: Measurement, plan: PlannedRelease) -> float:
     """Audit a unit that adds 1 to each of `groups` cells, by the sum over those cells."""
     runs = 100_000 // groups * groups
     many = spread(plan, runs)
@@ -179,7 +191,7 @@ def delta_of(groups: int, measurement: Measurement, plan) -> float:
     return delta_at_least(*samples, epsilon=1.0)
 
 
-def test_gaussian_noise_keeps_delta_and_half_the_scale_does_not():
+def test_gaussian_noise_keeps_delta_and_half_the_scale_does_not() -> None:
     groups = 4
     plan = one_group(COUNT)
     measurement = gaussian(plan, facts_of(plan, groups=groups))
@@ -187,7 +199,15 @@ def test_gaussian_noise_keeps_delta_and_half_the_scale_does_not():
     assert delta_of(groups, halved(measurement), plan) > float(DELTA)
 
 
-def keys_shown(facts_options, *, units: int, own: int, runs: int, min_units=1, shift=0) -> float:
+def keys_shown(
+    facts_options: dict[str, Any],
+    *,
+    units: int,
+    own: int,
+    runs: int,
+    min_units: int = 1,
+    shift: int = 0,
+) -> float:
     """Return how often at least one of a unit's `own` keys shows, over `runs` data sets."""
     plan = planned(PRESENCE, keys=1, private=(0,), selection=0)
     measurement = calibrate(
@@ -218,7 +238,9 @@ def keys_shown(facts_options, *, units: int, own: int, runs: int, min_units=1, s
         ({"adjacency": Adjacency.SUBSTITUTION}, 1, 1, DELTA / 2 / Fraction(1 + math.exp(0.5))),
     ],
 )
-def test_rare_keys_show_as_seldom_as_claimed(options, units, own, expected):
+def test_rare_keys_show_as_seldom_as_claimed(
+    options: dict[str, Any], units: int, own: int, expected: Fraction
+) -> None:
     runs = 50_000
     rate = keys_shown(options, units=units, own=own, runs=runs)
     error = 5 * math.sqrt(float(expected) / runs)  # 3e-7
@@ -228,17 +250,17 @@ def test_rare_keys_show_as_seldom_as_claimed(options, units, own, expected):
     assert rate >= float(expected) * 0.85 - error
 
 
-def test_a_threshold_one_unit_too_low_is_noticed():
+def test_a_threshold_one_unit_too_low_is_noticed() -> None:
     rate = keys_shown({}, units=1, own=1, runs=100_000, shift=1)
     assert rate > float(DELTA) * 1.5
 
 
-def test_least_units_hide_keys_of_fewer():
+def test_least_units_hide_keys_of_fewer() -> None:
     assert keys_shown({}, units=20, own=1, runs=2000, min_units=40) == 0
     assert keys_shown({}, units=60, own=1, runs=2000, min_units=40) == 1
 
 
-def test_neighbours_have_the_same_lattice():
+def test_neighbours_have_the_same_lattice() -> None:
     # a float leak shows as outputs that one neighbour alone can give
     plan = one_group(total(0, 7))
     measurement = laplace(plan, 1)

@@ -27,7 +27,7 @@ def same_law(first: np.ndarray, second: np.ndarray) -> float:
 
 @pytest.mark.parametrize("scale", [1, 10, 1024, 2**30])
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_same_law_as_opendp(law, scale):
+def test_same_law_as_opendp(law: str, scale: int) -> None:
     ours = getattr(ExactSampler(), law)(scale, SIZE)
     theirs = getattr(sampler_named("opendp"), law)(scale, SIZE)
     assert same_law(ours, theirs) > 1e-6
@@ -36,13 +36,13 @@ def test_same_law_as_opendp(law, scale):
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [1, 1024])
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_same_law_as_opendp_with_many_draws(law, scale):
+def test_same_law_as_opendp_with_many_draws(law: str, scale: int) -> None:
     ours = getattr(ExactSampler(), law)(scale, 1_000_000)
     theirs = getattr(sampler_named("opendp"), law)(scale, 1_000_000)
     assert same_law(ours, theirs) > 1e-6
 
 
-def test_another_law_is_noticed():
+def test_another_law_is_noticed() -> None:
     sampler = ExactSampler()
     assert same_law(sampler.laplace(1024, SIZE), sampler.laplace(1150, SIZE)) < 1e-6
     assert same_law(sampler.laplace(1024, SIZE), sampler.gaussian(1448, SIZE)) < 1e-6

@@ -25,7 +25,7 @@ def laplace_cdf(scale: int) -> Cdf:
     """P[Z <= k]: e^(k/t)/(1 + e^(-1/t)) for k < 0, by symmetry above."""
     whole = 1 + math.exp(-1 / scale)
 
-    def cdf(k):
+    def cdf(k: np.ndarray) -> np.ndarray:
         tail = np.exp(-np.where(k < 0, -k, k + 1) / scale) / whole
         return np.where(k < 0, tail, 1 - tail)
 
@@ -65,26 +65,26 @@ def check(law: str, scale: int, size: int) -> None:
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_law(law, scale):
+def test_law(law: str, scale: int) -> None:
     check(law, scale, SHORT)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_law_with_many_draws(law, scale):
+def test_law_with_many_draws(law: str, scale: int) -> None:
     check(law, scale, LONG)
 
 
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_low_bits_are_uniform_at_large_scales(law):
+def test_low_bits_are_uniform_at_large_scales(law: str) -> None:
     draws = getattr(ExactSampler(), law)(2**40 + 1, SHORT)
     counts = np.bincount(draws & 63, minlength=64)
     assert stats.chisquare(counts).pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_draws_are_independent_of_their_neighbours(law):
+def test_draws_are_independent_of_their_neighbours(law: str) -> None:
     draws = getattr(ExactSampler(), law)(1024, SHORT).astype(float)
     for gap in (1, 2, 7):
         first, second = np.abs(draws[:-gap]), draws[gap:]
@@ -92,13 +92,13 @@ def test_draws_are_independent_of_their_neighbours(law):
 
 
 @pytest.mark.parametrize(("law", "scale", "wrong"), [("laplace", 100, 103), ("gaussian", 100, 102)])
-def test_a_scale_a_few_percent_off_is_noticed(law, scale, wrong):
+def test_a_scale_a_few_percent_off_is_noticed(law: str, scale: int, wrong: int) -> None:
     draws = getattr(ExactSampler(), law)(wrong, SHORT)
     cdf = laplace_cdf(scale) if law == "laplace" else gaussian_cdf(scale)
     assert p_value(draws, cdf, scale) < FALSE_ALARM
 
 
-def test_a_double_zero_is_noticed():
+def test_a_double_zero_is_noticed() -> None:
     # the classic slip: both zeros of the two signs are kept
     signs = np.where(np.arange(SHORT) % 2, 1, -1)
     draws = np.abs(ExactSampler().laplace(2, SHORT))

@@ -24,7 +24,7 @@ def exact_delta(epsilon: float, change: float) -> mpmath.mpf:
 
 
 def pairs(count: int, *, least_delta: float = 1e-30) -> list[tuple[float, float]]:
-    chooser = random.Random(7)
+    chooser = random.Random(7)  # noqa: S311 - the same pairs in every run
     low = math.log10(least_delta)
     return [
         (10 ** chooser.uniform(-9, 2), 10 ** chooser.uniform(low, math.log10(0.5)))
@@ -32,7 +32,7 @@ def pairs(count: int, *, least_delta: float = 1e-30) -> list[tuple[float, float]
     ]
 
 
-def test_against_dp_accounting_over_1000_pairs():
+def test_against_dp_accounting_over_1000_pairs() -> None:
     # below epsilon 1e-3 its root finder has no such precision
     usable = [pair for pair in pairs(2500, least_delta=1e-12) if pair[0] >= 1e-3]
     assert len(usable) >= 1000
@@ -41,7 +41,7 @@ def test_against_dp_accounting_over_1000_pairs():
         assert ours == pytest.approx(get_sigma_gaussian(epsilon, delta), rel=1e-4)
 
 
-def test_sigma_is_never_too_small_and_hardly_too_large():
+def test_sigma_is_never_too_small_and_hardly_too_large() -> None:
     for epsilon, delta in pairs(1000):
         sigma = sigma1(Fraction(epsilon), Fraction(delta))
         assert exact_delta(epsilon, 1 / sigma) < delta
@@ -49,7 +49,7 @@ def test_sigma_is_never_too_small_and_hardly_too_large():
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), list(itertools.product(EPSILONS, DELTAS)))
-def test_log_delta_has_no_cancellation(epsilon, delta):
+def test_log_delta_has_no_cancellation(epsilon: float, delta: float) -> None:
     change = 1 / sigma1(Fraction(epsilon), Fraction(delta))
     wanted = float(mpmath.log(exact_delta(epsilon, change)))
     assert log_delta(epsilon, change) == pytest.approx(wanted, abs=1e-9)
@@ -59,15 +59,15 @@ def test_log_delta_has_no_cancellation(epsilon, delta):
     ("epsilon", "delta"),
     [(101, 1e-6), (Fraction(1, 10**10), 1e-6), (1, Fraction(1, 10**31)), (1, 0)],
 )
-def test_outside_its_range_it_is_not_applicable(epsilon, delta):
+def test_outside_its_range_it_is_not_applicable(epsilon: float, delta: float) -> None:
     assert sigma1(Fraction(epsilon), Fraction(delta)) is None
 
 
-def test_large_deltas_are_read_as_one_half():
+def test_large_deltas_are_read_as_one_half() -> None:
     assert sigma1(Fraction(1), Fraction(99, 100)) == sigma1(Fraction(1), Fraction(1, 2))
 
 
-def test_known_values():
+def test_known_values() -> None:
     for epsilon, wanted in ((0.1, 36.30), (1, 4.2247), (5, 0.9800), (10, 0.5411)):
         assert sigma1(Fraction(str(epsilon)), Fraction(1, 10**6)) == pytest.approx(wanted, rel=2e-4)
 
@@ -87,14 +87,16 @@ def discrete_delta(epsilon: float, change: int, sigma: float) -> float:
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0])
 @pytest.mark.parametrize("delta", [0.5, 1e-2, 1e-4, 1e-6, 1e-9, 1e-12])
-def test_the_discrete_mechanism_keeps_delta_from_1024_lattice_units_on(epsilon, delta):
+def test_the_discrete_mechanism_keeps_delta_from_1024_lattice_units_on(
+    epsilon: float, delta: float
+) -> None:
     unit = sigma1(Fraction(epsilon), Fraction(delta))
     for change in (math.ceil(1024 / unit), math.ceil(1024 / unit) + 3):
         found = discrete_delta(epsilon, change, change * unit)
         assert delta * (1 - 0.01) < found <= delta
 
 
-def test_the_discrete_mechanism_breaks_delta_on_a_coarse_lattice():
+def test_the_discrete_mechanism_breaks_delta_on_a_coarse_lattice() -> None:
     # why 1024: at sigma 2.23 on the integers the continuous sigma is 10 % short of delta
     assert discrete_delta(2.0, 1, sigma1(Fraction(2), Fraction(1, 10**6))) > 1.05e-6
 
@@ -110,14 +112,16 @@ def slope_and_variation(epsilon: float, delta: float) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), list(itertools.product(EPSILONS, DELTAS)))
-def test_the_variation_that_the_lattice_margin_rests_on(epsilon, delta):
+def test_the_variation_that_the_lattice_margin_rests_on(epsilon: float, delta: float) -> None:
     slope, variation = slope_and_variation(epsilon, delta)
     assert variation <= 2.0 * slope
 
 
 @pytest.mark.parametrize("change", [(3, 2), (5, 0), (1, 1), (4, 7)])
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
-def test_excess_of_two_unequal_coordinates_is_below_the_bound(change, epsilon):
+def test_excess_of_two_unequal_coordinates_is_below_the_bound(
+    change: tuple[int, int], epsilon: float
+) -> None:
     # the bound of sigma1's proof, (J + V)/(9 s^2), where it is large enough to be seen
     sigmas = (5, 8)
     grid = [np.arange(-14 * s, 14 * s + 1, dtype=float) for s in sigmas]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,21 +22,31 @@ from dp_sql.errors import InternalError
 from dp_sql.mechanisms.interval import DRAWS, interval, laplace_half_width, redraw
 from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
 from dp_sql.mechanisms.readout import read
-from dp_sql.mechanisms.release import release
+from dp_sql.mechanisms.release import Released, release
 from dp_sql.mechanisms.sampler import ExactSampler
-from dp_sql.plan.release import CountReadout, MeanReadout, SumReadout, VarianceReadout
+from dp_sql.plan.relation import Measure
+from dp_sql.plan.release import (
+    CountReadout,
+    MeanReadout,
+    PlannedRelease,
+    Readout,
+    SumReadout,
+    VarianceReadout,
+)
 from dp_sql.schema.sqltype import BIGINT, DOUBLE
 
 LAPLACE = VectorNoise(NoiseKind.LAPLACE, 1024, 2048)
 GAUSSIAN = VectorNoise(NoiseKind.GAUSSIAN, 1024, 3000)
 
 
-def released_of(plan, *columns, noise=LAPLACE):
+def released_of(
+    plan: PlannedRelease, *columns: list[int], noise: VectorNoise = LAPLACE
+) -> Released:
     table = sealed([(i,) for i in range(len(columns[0]))], *columns)
     return release(plan, measured(plan, *[noise] * len(plan.vectors)), table, ScriptedSampler())
 
 
-def grouped(*measures, groups, **options):
+def grouped(*measures: Measure, groups: int, **options: Any) -> PlannedRelease:
     return planned(*measures, keys=1, public=(public(*range(groups)),), **options)
 
 
@@ -46,14 +57,14 @@ def laplace_coverage(scale: int, m: int) -> float:
 
 @pytest.mark.parametrize("scale", [1, 2, 10, 1000])
 @pytest.mark.parametrize("level", [0.01, 0.5, 0.9, 0.95, 0.999])
-def test_laplace_half_width_is_the_least(scale, level):
+def test_laplace_half_width_is_the_least(scale: int, level: float) -> None:
     m = laplace_half_width(scale, level)
     assert laplace_coverage(scale, m) >= level - 1e-12
     if m > 0:
         assert laplace_coverage(scale, m - 1) < level
 
 
-def test_count_and_sum_under_laplace_noise():
+def test_count_and_sum_under_laplace_noise() -> None:
     plan = grouped(COUNT, total(0, 9, Fraction(1, 4)), groups=2, types=(BIGINT, DOUBLE))
     released = released_of(plan, [100, 7], [40, -4])
     m = laplace_half_width(2048, 0.95) / 1024
@@ -68,9 +79,12 @@ def test_count_and_sum_under_laplace_noise():
     assert sampler.calls == []  # closed forms draw nothing
 
 
-def test_count_under_gaussian_noise():
+def test_count_under_gaussian_noise() -> None:
     plan = grouped(
-        moments(0, 1, cells=1), groups=1, readouts=(CountReadout(0, False),), types=(DOUBLE,)
+        moments(0, 1, cells=1),
+        groups=1,
+        readouts=(CountReadout(0, with_null=False),),
+        types=(DOUBLE,),
     )
     low, high = interval(
         plan, released_of(plan, [30], [50], noise=GAUSSIAN), 0, 0.95, ScriptedSampler()
@@ -80,7 +94,7 @@ def test_count_under_gaussian_noise():
     assert high[0] == pytest.approx(80 + half, rel=1e-4)
 
 
-def test_fine_noise_never_hides_the_value_shown():
+def test_fine_noise_never_hides_the_value_shown() -> None:
     # +-0.1 around 10.25: no integer inside, so the interval is the value shown
     plan = grouped(COUNT, groups=1)
     noise = VectorNoise(NoiseKind.LAPLACE, 2**16, 2000)
@@ -89,9 +103,12 @@ def test_fine_noise_never_hides_the_value_shown():
     assert (low[0], high[0]) == (10, 10)
 
 
-def test_counts_by_weight_move_outward_to_integers():
+def test_counts_by_weight_move_outward_to_integers() -> None:
     plan = grouped(
-        moments(0, 1, cells=8), groups=1, readouts=(CountReadout(0, False),), types=(BIGINT,)
+        moments(0, 1, cells=8),
+        groups=1,
+        readouts=(CountReadout(0, with_null=False),),
+        types=(BIGINT,),
     )
     released = released_of(plan, [8 * 30], [8 * 50])
     low, high = interval(plan, released, 0, 0.95, ExactSampler())
@@ -102,7 +119,7 @@ def test_counts_by_weight_move_outward_to_integers():
     assert high[0] - low[0] <= 2 * half * 1.1 + 2
 
 
-def test_huge_totals_keep_their_integer_ends():
+def test_huge_totals_keep_their_integer_ends() -> None:
     plan = grouped(COUNT, groups=1)
     released = released_of(plan, [2**61 + 1], noise=VectorNoise(NoiseKind.LAPLACE, 8, 1024))
     low, high = interval(plan, released, 0, 0.5, ScriptedSampler())
@@ -111,9 +128,13 @@ def test_huge_totals_keep_their_integer_ends():
     assert int(high[0]) == 2**61 + 1 + m // 8
 
 
-def test_without_noise_the_interval_is_the_value():
+def test_without_noise_the_interval_is_the_value() -> None:
     measure = moments(0, 1, cells=8, degree=2)
-    readouts = (CountReadout(0, False), MeanReadout(0), VarianceReadout(0, True, True))
+    readouts = (
+        CountReadout(0, with_null=False),
+        MeanReadout(0),
+        VarianceReadout(0, sample=True, root=True),
+    )
     plan = grouped(measure, groups=1, readouts=readouts, types=(BIGINT, DOUBLE, DOUBLE))
     released = release(plan, silent(plan), sealed([(0,)], [64], [32], [96]), ScriptedSampler())
     for i, value in enumerate(read(plan, released)):
@@ -121,14 +142,14 @@ def test_without_noise_the_interval_is_the_value():
         assert low.tolist() == high.tolist() == value.tolist()
 
 
-def test_a_sum_of_zeros_only_has_no_width():
+def test_a_sum_of_zeros_only_has_no_width() -> None:
     plan = grouped(moments(0, 0, cells=1), groups=1, readouts=(SumReadout(0),), types=(DOUBLE,))
     low, high = interval(plan, released_of(plan, [5], [5]), 0, 0.95, ScriptedSampler())
     assert low[0] == high[0] == 0
 
 
-@pytest.mark.parametrize("readout", [MeanReadout(0), VarianceReadout(0, False, False)])
-def test_percentiles_come_from_fresh_noise_of_the_release(readout):
+@pytest.mark.parametrize("readout", [MeanReadout(0), VarianceReadout(0, sample=False, root=False)])
+def test_percentiles_come_from_fresh_noise_of_the_release(readout: Readout) -> None:
     measure = moments(0, 10, cells=8, degree=2)
     plan = grouped(measure, groups=3, readouts=(readout,), types=(DOUBLE,))
     columns = [[64 * 400, 0, 64], [64 * 300, 0, 64], [64 * 300, 0, 64]]
@@ -148,7 +169,7 @@ def test_percentiles_come_from_fresh_noise_of_the_release(readout):
     assert scripted.calls == [("laplace", 1024, 3 * DRAWS)]
 
 
-def test_many_groups_are_read_in_chunks():
+def test_many_groups_are_read_in_chunks() -> None:
     groups = 1100
     plan = grouped(moments(0, 10, cells=8), groups=groups)
     noise = VectorNoise(NoiseKind.LAPLACE, 128, 1024)
@@ -159,19 +180,19 @@ def test_many_groups_are_read_in_chunks():
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.5, 2])
-def test_levels_out_of_range_are_a_bug(level):
+def test_levels_out_of_range_are_a_bug(level: float) -> None:
     plan = grouped(COUNT, groups=1)
     with pytest.raises(InternalError, match="level"):
         interval(plan, released_of(plan, [1]), 0, level, ScriptedSampler())
 
 
-def test_redrawn_values_take_the_noise_away_again():
+def test_redrawn_values_take_the_noise_away_again() -> None:
     measure = moments(0, 10, cells=4, degree=2)
     readouts = (
-        CountReadout(0, False),
+        CountReadout(0, with_null=False),
         SumReadout(1),
         MeanReadout(0),
-        VarianceReadout(0, False, True),
+        VarianceReadout(0, sample=False, root=True),
     )
     plan = grouped(
         measure, total(), groups=3, readouts=readouts, types=(BIGINT, BIGINT, DOUBLE, DOUBLE)
@@ -189,9 +210,13 @@ def test_redrawn_values_take_the_noise_away_again():
     assert found[3][0] == pytest.approx(10 * math.sqrt((16 * 64 - 32**2 / 4) / 112**2))
 
 
-def test_redrawing_without_noise_repeats_the_answer():
+def test_redrawing_without_noise_repeats_the_answer() -> None:
     measure = moments(0, 10, cells=4, degree=2)
-    readouts = (CountReadout(0, False), MeanReadout(0), VarianceReadout(0, False, False))
+    readouts = (
+        CountReadout(0, with_null=False),
+        MeanReadout(0),
+        VarianceReadout(0, sample=False, root=False),
+    )
     plan = grouped(measure, groups=2, readouts=readouts, types=(BIGINT, DOUBLE, DOUBLE))
     released = release(
         plan, silent(plan), sealed([(0,), (1,)], [16, 0], [32, 1], [8, 2]), ScriptedSampler()

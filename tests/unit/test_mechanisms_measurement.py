@@ -22,11 +22,15 @@ from dp_sql.mechanisms.calibrate_gaussian import sigma1
 from dp_sql.mechanisms.measurement import (
     EXACT,
     LEAST_SCALE,
+    Measurement,
     NoiseKind,
     VectorNoise,
     calibrate,
 )
 from dp_sql.mechanisms.threshold import laplace_threshold, log_delta_per_group
+from dp_sql.plan.facts import Facts
+from dp_sql.plan.relation import Measure
+from dp_sql.plan.release import PlannedRelease
 from dp_sql.privacy.contribution import Change
 from dp_sql.privacy.cost import FREE
 from dp_sql.privacy.event import (
@@ -42,7 +46,15 @@ DELTA = Fraction(1, 10**6)
 STILL = Change(((),))
 
 
-def measure(plan, facts, epsilon=1, delta=0, *, gaussian=True, min_units=1):
+def measure(
+    plan: PlannedRelease,
+    facts: Facts,
+    epsilon: float = 1,
+    delta: float = 0,
+    *,
+    gaussian: bool = True,
+    min_units: int = 1,
+) -> Measurement:
     return calibrate(
         plan,
         facts,
@@ -53,7 +65,7 @@ def measure(plan, facts, epsilon=1, delta=0, *, gaussian=True, min_units=1):
     )
 
 
-def test_a_count_at_epsilon_one():
+def test_a_count_at_epsilon_one() -> None:
     plan = planned(COUNT)
     found = measure(plan, facts_of(plan))
     assert found.noises == (VectorNoise(LAPLACE, 1024, 1024),)
@@ -68,7 +80,7 @@ def test_a_count_at_epsilon_one():
     groups=st.integers(1, 40),
     bound=st.integers(1, 10**9),
 )
-def test_scales_are_rounded_up_and_by_little(epsilon, groups, bound):
+def test_scales_are_rounded_up_and_by_little(epsilon: float, groups: int, bound: int) -> None:
     plan = planned(total(0, bound))
     (noise,) = measure(plan, facts_of(plan, groups=groups), epsilon).noises
     wanted = Fraction(bound * groups) / epsilon
@@ -84,8 +96,8 @@ def test_scales_are_rounded_up_and_by_little(epsilon, groups, bound):
     groups=st.integers(1, 30),
 )
 def test_what_is_charged_is_what_the_events_say_and_never_more_than_asked(
-    epsilon, delta, shares, groups
-):
+    epsilon: float, delta: float, shares: list[int], groups: int
+) -> None:
     weights = tuple(Fraction(s, sum(shares)) for s in shares)
     plan = planned(COUNT, total(-5, 20), moments(cells=2**10), shares=weights)
     found = measure(plan, facts_of(plan, groups=groups), epsilon, delta)
@@ -105,7 +117,7 @@ def test_what_is_charged_is_what_the_events_say_and_never_more_than_asked(
         assert whole >= 1 / Fraction(sigma1(epsilon, delta) * 1.002) ** 2
 
 
-def test_gaussian_noise_wins_from_seven_equal_coordinates_on_at_a_tenth():
+def test_gaussian_noise_wins_from_seven_equal_coordinates_on_at_a_tenth() -> None:
     # 5.1 of the mechanisms' facts: at delta 1e-6 from 7 (epsilon 0.1), 9 (1), 13 (5) on
     for epsilon, first in (("0.1", 7), ("1", 9), ("5", 13)):
         for groups in (first - 1, first):
@@ -123,7 +135,7 @@ def test_gaussian_noise_wins_from_seven_equal_coordinates_on_at_a_tenth():
             )
 
 
-def test_gaussian_weights_follow_the_shares():
+def test_gaussian_weights_follow_the_shares() -> None:
     plan = planned(COUNT, COUNT, shares=(Fraction(4, 5), Fraction(1, 5)))
     found = measure(plan, facts_of(plan, groups=50), 1, DELTA)
     first, second = (Fraction(n.scale, n.lattice) for n in found.noises)
@@ -132,12 +144,12 @@ def test_gaussian_weights_follow_the_shares():
     assert float(first) == pytest.approx(sigma1(Fraction(1), DELTA) * math.sqrt(50 / 0.8), rel=2e-3)
 
 
-def test_too_large_an_epsilon_for_gaussian_noise_means_laplace():
+def test_too_large_an_epsilon_for_gaussian_noise_means_laplace() -> None:
     plan = planned(COUNT)
     assert measure(plan, facts_of(plan, groups=500), 200, DELTA).noises[0].kind is LAPLACE
 
 
-def test_a_vector_that_nobody_changes_is_exact_and_free():
+def test_a_vector_that_nobody_changes_is_exact_and_free() -> None:
     plan = planned(COUNT, total())
     facts = facts_of(plan, changes=(STILL, Change((((100, 1),),))))
     found = measure(plan, facts)
@@ -149,36 +161,36 @@ def test_a_vector_that_nobody_changes_is_exact_and_free():
     assert both.cost == FREE
 
 
-def test_a_release_without_vectors_is_free():
+def test_a_release_without_vectors_is_free() -> None:
     plan = planned(keys=1, public=(public("a"),), readouts=(), types=())
     assert measure(plan, facts_of(plan, changes=())).cost == FREE
 
 
-def test_a_share_of_zero_is_a_bug():
+def test_a_share_of_zero_is_a_bug() -> None:
     plan = planned(COUNT, COUNT, shares=(Fraction(0), Fraction(1)))
     with pytest.raises(InternalError, match="no share"):
         measure(plan, facts_of(plan))
 
 
-def test_noise_above_any_answer_is_refused():
+def test_noise_above_any_answer_is_refused() -> None:
     plan = planned(total(0, 10**12))
     with pytest.raises(UnsupportedSQLError, match="larger than any answer") as caught:
         measure(plan, facts_of(plan), Fraction(1, 10**6))
     assert "larger epsilon" in caught.value.hint
 
 
-def test_an_absurd_epsilon_stays_finite_and_is_not_spent():
+def test_an_absurd_epsilon_stays_finite_and_is_not_spent() -> None:
     plan = planned(COUNT)
     found = measure(plan, facts_of(plan), 10**400)
     assert found.noises[0] == VectorNoise(LAPLACE, 2**64, 1024)
     assert found.cost.epsilon == 2**54
 
 
-def private_plan(*measures):
+def private_plan(*measures: Measure) -> PlannedRelease:
     return planned(*measures, PRESENCE, keys=1, private=(0,), selection=len(measures))
 
 
-def test_private_keys_need_delta():
+def test_private_keys_need_delta() -> None:
     plan = private_plan(COUNT)
     with pytest.raises(ParameterError, match="need delta > 0") as caught:
         measure(plan, facts_of(plan))
@@ -186,7 +198,7 @@ def test_private_keys_need_delta():
     assert "delta=" in caught.value.hint
 
 
-def test_laplace_selection_takes_all_of_delta():
+def test_laplace_selection_takes_all_of_delta() -> None:
     plan = planned(PRESENCE, keys=1, private=(0,), selection=0)
     found = measure(plan, facts_of(plan), 1, DELTA)
     assert found.noises == (VectorNoise(LAPLACE, 1024, 1024),)
@@ -203,7 +215,7 @@ def test_laplace_selection_takes_all_of_delta():
     assert 14 < found.selection.threshold / 1024 < 15
 
 
-def test_gaussian_selection_takes_half_of_delta():
+def test_gaussian_selection_takes_half_of_delta() -> None:
     plan = planned(PRESENCE, keys=1, private=(0,), selection=0)
     found = measure(plan, facts_of(plan, groups=64), 1, DELTA)
     assert found.noises[0].kind is GAUSSIAN
@@ -216,7 +228,7 @@ def test_gaussian_selection_takes_half_of_delta():
     assert found.selection.threshold / found.noises[0].lattice == pytest.approx(wanted, rel=2e-3)
 
 
-def test_selection_may_have_other_noise_than_the_values():
+def test_selection_may_have_other_noise_than_the_values() -> None:
     # 4 groups: Gaussian selection needs fewer units, Laplace is better for the mean's two numbers
     plan = private_plan(moments())
     found = measure(plan, facts_of(plan, groups=4), 1, DELTA)
@@ -234,14 +246,14 @@ def test_selection_may_have_other_noise_than_the_values():
     assert Fraction(noise.l2_squared, noise.sigma**2) <= limit
 
 
-def test_the_least_number_of_units_is_kept():
+def test_the_least_number_of_units_is_kept() -> None:
     plan = planned(PRESENCE, keys=1, private=(0,), selection=0)
     found = measure(plan, facts_of(plan), 1, DELTA, min_units=200)
     assert found.selection.threshold == 200 * 1024
     assert measure(plan, facts_of(plan), 1, DELTA, min_units=5).selection.threshold < 200 * 1024
 
 
-def test_more_units_at_once_raise_the_threshold():
+def test_more_units_at_once_raise_the_threshold() -> None:
     plan = planned(PRESENCE, keys=1, private=(0,), selection=0)
     one = measure(plan, facts_of(plan), 1, DELTA, gaussian=False)
     five = measure(plan, facts_of(plan, group_size=5), 1, DELTA, gaussian=False)
@@ -252,7 +264,7 @@ def test_more_units_at_once_raise_the_threshold():
     assert units[1] > 5 * units[0]
 
 
-def test_substitution_raises_the_threshold():
+def test_substitution_raises_the_threshold() -> None:
     plan = planned(PRESENCE, keys=1, private=(0,), selection=0)
     swap = facts_of(plan, adjacency=Adjacency.SUBSTITUTION)
     found = measure(plan, swap, 1, DELTA, gaussian=False)
@@ -260,7 +272,7 @@ def test_substitution_raises_the_threshold():
     assert found.selection.threshold / found.noises[0].lattice == pytest.approx(wanted, rel=1e-3)
 
 
-def test_selection_by_counts_that_nobody_changes_is_exact():
+def test_selection_by_counts_that_nobody_changes_is_exact() -> None:
     plan = planned(PRESENCE, keys=1, private=(0,), selection=0)
     found = measure(plan, facts_of(plan, changes=(STILL,)), min_units=3)
     assert found.noises == (EXACT,)
@@ -271,7 +283,7 @@ def test_selection_by_counts_that_nobody_changes_is_exact():
     assert measure(mixed, facts, min_units=3).selection.threshold == 3
 
 
-def test_a_million_coordinates_are_too_many_for_the_gaussian_proof():
+def test_a_million_coordinates_are_too_many_for_the_gaussian_proof() -> None:
     plan = planned(COUNT)
     facts = facts_of(plan, changes=(Change((((1, 10**6 + 1),),)),))
     assert measure(plan, facts, 1, DELTA).noises[0].kind is LAPLACE
@@ -289,6 +301,6 @@ def test_a_million_coordinates_are_too_many_for_the_gaussian_proof():
         (NoiseKind.NONE, 1, 1),
     ],
 )
-def test_impossible_noise_is_refused(kind, lattice, scale):
+def test_impossible_noise_is_refused(kind: NoiseKind, lattice: int, scale: int) -> None:
     with pytest.raises(ValueError, match=r"lattice|scale"):
         VectorNoise(kind, lattice, scale)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +22,17 @@ from mechanism_plans import (
 
 from dp_sql.errors import InternalError
 from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
-from dp_sql.mechanisms.readout import nearest, ratio, read
+from dp_sql.mechanisms.readout import Numbers, nearest, ratio, read
 from dp_sql.mechanisms.release import Released, release
-from dp_sql.plan.release import CountReadout, MeanReadout, SumReadout, VarianceReadout
+from dp_sql.plan.relation import Measure, MomentMeasure
+from dp_sql.plan.release import (
+    CountReadout,
+    MeanReadout,
+    PlannedRelease,
+    Readout,
+    SumReadout,
+    VarianceReadout,
+)
 from dp_sql.schema.sqltype import BIGINT, DOUBLE
 
 CELLS = 2**20
@@ -32,7 +41,7 @@ values_of_a_group = st.lists(
 )
 
 
-def bernstein(values, measure):
+def bernstein(values: list[float | None], measure: MomentMeasure) -> list[int]:
     """The summed components of a group, from the definition."""
     sums = [0] * measure.size
     for value in values:
@@ -49,14 +58,14 @@ def bernstein(values, measure):
     return sums
 
 
-def answer(plan, *columns, lattice=1):
+def answer(plan: PlannedRelease, *columns: list[int], lattice: int = 1) -> list[Numbers]:
     """Read exact columns, one entry a group, without noise but on a lattice."""
     table = sealed([(i,) for i in range(len(columns[0]))], *columns)
     noises = [VectorNoise(NoiseKind.LAPLACE, lattice, 1) for _ in plan.vectors]
     return read(plan, release(plan, measured(plan, *noises), table, ScriptedSampler()))
 
 
-def grouped(*measures, groups, **options):
+def grouped(*measures: Measure, groups: int, **options: Any) -> PlannedRelease:
     return planned(*measures, keys=1, public=(public(*range(groups)),), **options)
 
 
@@ -67,13 +76,15 @@ def grouped(*measures, groups, **options):
     with_null=st.booleans(),
     lattice=st.sampled_from([1, 64, 2**40]),
 )
-def test_without_noise_the_read_outs_are_numpys(groups, degree, with_null, lattice):
+def test_without_noise_the_read_outs_are_numpys(
+    *, groups: int, degree: int, with_null: bool, lattice: int
+) -> None:
     measure = moments(-20, 80, cells=CELLS, degree=degree, null_component=True)
-    readouts = [CountReadout(0, with_null), SumReadout(0), MeanReadout(0)]
+    readouts = [CountReadout(0, with_null=with_null), SumReadout(0), MeanReadout(0)]
     types = [BIGINT, DOUBLE, DOUBLE]
     if degree == 2:
         for sample in (False, True):
-            readouts += [VarianceReadout(0, sample, root) for root in (False, True)]
+            readouts += [VarianceReadout(0, sample=sample, root=root) for root in (False, True)]
         types += [DOUBLE] * 4
     plan = grouped(measure, groups=len(groups), readouts=tuple(readouts), types=tuple(types))
     columns = np.transpose([bernstein(g, measure) for g in groups]).tolist()
@@ -97,14 +108,14 @@ def test_without_noise_the_read_outs_are_numpys(groups, degree, with_null, latti
                 assert value == pytest.approx(wanted, abs=500 * step)
 
 
-def test_integers_on_their_own_grid_are_exact():
+def test_integers_on_their_own_grid_are_exact() -> None:
     ints = [3, 9, 9, 0, 7]
     measure = moments(0, 9, cells=9, degree=2)
     readouts = (
-        CountReadout(0, False),
+        CountReadout(0, with_null=False),
         SumReadout(0),
         MeanReadout(0),
-        VarianceReadout(0, True, False),
+        VarianceReadout(0, sample=True, root=False),
     )
     plan = grouped(measure, groups=1, readouts=readouts, types=(BIGINT, BIGINT, DOUBLE, DOUBLE))
     columns = [[c] for c in bernstein(ints, measure)]
@@ -114,10 +125,12 @@ def test_integers_on_their_own_grid_are_exact():
     assert variance == pytest.approx(np.var(ints, ddof=1), rel=1e-14)
 
 
-def test_small_variances_of_large_groups_keep_their_digits():
+def test_small_variances_of_large_groups_keep_their_digits() -> None:
     # B0 B2 - B1^2/4 cancels twelve digits here: only exact integers keep the rest
     measure = moments(0, 1, cells=2**30, degree=2)
-    plan = grouped(measure, groups=1, readouts=(VarianceReadout(0, False, False),), types=(DOUBLE,))
+    plan = grouped(
+        measure, groups=1, readouts=(VarianceReadout(0, sample=False, root=False),), types=(DOUBLE,)
+    )
     values = [0.5] * 10**6 + [0.5 + 2**-20]
     sums = [10**6 * c for c in bernstein(values[:1], measure)]
     sums = [a + b for a, b in zip(sums, bernstein(values[-1:], measure), strict=True)]
@@ -126,7 +139,7 @@ def test_small_variances_of_large_groups_keep_their_digits():
     assert found[0] == pytest.approx(n / (n + 1) ** 2 * 2**-40, rel=1e-12)
 
 
-def test_sums_of_steps():
+def test_sums_of_steps() -> None:
     plan = grouped(
         total(-1, 1, Fraction(1, 100)),
         total(0, 9, 3),
@@ -139,9 +152,9 @@ def test_sums_of_steps():
     assert ints.tolist() == [12, -3]
 
 
-def test_a_unit_above_one_row_is_divided_out():
+def test_a_unit_above_one_row_is_divided_out() -> None:
     measure = moments(0, 10, cells=4)
-    readouts = (CountReadout(0, False), SumReadout(0), MeanReadout(0))
+    readouts = (CountReadout(0, with_null=False), SumReadout(0), MeanReadout(0))
     plan = grouped(
         measure, groups=1, units=(4 * 2**10,), readouts=readouts, types=(BIGINT, DOUBLE, DOUBLE)
     )
@@ -159,7 +172,9 @@ def test_a_unit_above_one_row_is_divided_out():
         ([2**70 + 2**69, 2**69, 2**69 + 1], 2**70, [2, 0, 1]),
     ],
 )
-def test_rounding_to_the_nearest_even_and_to_the_ends(numerators, denominator, wanted):
+def test_rounding_to_the_nearest_even_and_to_the_ends(
+    numerators: list[int], denominator: int, wanted: list[int]
+) -> None:
     for dtype in (np.int64, object):
         try:
             array = np.array(numerators, dtype=dtype)
@@ -171,13 +186,13 @@ def test_rounding_to_the_nearest_even_and_to_the_ends(numerators, denominator, w
 
 
 @given(st.lists(st.integers(-(2**60), 2**60), min_size=1), st.integers(1, 2**62))
-def test_both_integer_types_are_read_alike(numerators, denominator):
+def test_both_integer_types_are_read_alike(numerators: list[int], denominator: int) -> None:
     small, big = np.array(numerators, np.int64), np.array(numerators, object)
     assert nearest(small, denominator).tolist() == nearest(big, denominator).tolist()
     np.testing.assert_allclose(ratio(small, denominator), ratio(big, denominator), rtol=1e-15)
 
 
-def test_weights_too_large_for_int64():
+def test_weights_too_large_for_int64() -> None:
     measure = moments(0, 10**25, cells=2)
     plan = grouped(
         measure, groups=2, readouts=(SumReadout(0), SumReadout(0)), types=(DOUBLE, BIGINT)
@@ -188,9 +203,14 @@ def test_weights_too_large_for_int64():
 
 
 @pytest.mark.parametrize(
-    "readout", [MeanReadout(0), VarianceReadout(0, False, False), VarianceReadout(0, True, True)]
+    "readout",
+    [
+        MeanReadout(0),
+        VarianceReadout(0, sample=False, root=False),
+        VarianceReadout(0, sample=True, root=True),
+    ],
 )
-def test_any_noise_stays_in_range(readout):
+def test_any_noise_stays_in_range(readout: Readout) -> None:
     measure = moments(-5, 15, cells=16, degree=2, null_component=True)
     plan = grouped(measure, groups=1000, readouts=(readout,), types=(DOUBLE,))
     chooser = np.random.default_rng(3)
@@ -210,27 +230,29 @@ def test_any_noise_stays_in_range(readout):
 
 
 @pytest.mark.parametrize(("rows", "factor"), [(0.5, 1), (1, 1), (1.5, 1), (2, 2), (4, 4 / 3)])
-def test_sample_variance_of_few_noisy_rows(rows, factor):
+def test_sample_variance_of_few_noisy_rows(rows: float, factor: float) -> None:
     measure = moments(0, 1, cells=8, degree=2)
-    plan = grouped(measure, groups=1, readouts=(VarianceReadout(0, True, False),), types=(DOUBLE,))
+    plan = grouped(
+        measure, groups=1, readouts=(VarianceReadout(0, sample=True, root=False),), types=(DOUBLE,)
+    )
     half = int(rows * 32)
     (found,) = answer(plan, [half], [0], [half])
     assert found[0] == pytest.approx(0.25 * factor)
 
 
-def test_a_range_of_one_point():
+def test_a_range_of_one_point() -> None:
     measure = moments(7, 7, cells=1, degree=2)
-    readouts = (MeanReadout(0), VarianceReadout(0, False, True))
+    readouts = (MeanReadout(0), VarianceReadout(0, sample=False, root=True))
     plan = grouped(measure, groups=1, readouts=readouts, types=(DOUBLE, DOUBLE))
     assert [c.tolist() for c in answer(plan, [3], [-1], [2])] == [[7.0], [0.0]]
 
 
-def test_counts_of_rows_and_of_units():
+def test_counts_of_rows_and_of_units() -> None:
     plan = grouped(COUNT, PRESENCE, groups=2)
     assert [c.tolist() for c in answer(plan, [3, 4], [1, 2], lattice=8)] == [[3, 4], [1, 2]]
 
 
-def test_no_groups_give_empty_columns():
+def test_no_groups_give_empty_columns() -> None:
     plan = planned(PRESENCE, moments(degree=2), keys=1, private=(0,), selection=0)
     empty = release(plan, silent(plan, 1), sealed([], [], [], [], []), ScriptedSampler())
     assert [c.tolist() for c in read(plan, empty)] == [[], []]
@@ -241,18 +263,18 @@ def test_no_groups_give_empty_columns():
     ("measure", "readout"),
     [
         (COUNT, SumReadout(0)),
-        (total(), CountReadout(0, False)),
+        (total(), CountReadout(0, with_null=False)),
         (COUNT, MeanReadout(0)),
-        (moments(degree=1), VarianceReadout(0, False, False)),
+        (moments(degree=1), VarianceReadout(0, sample=False, root=False)),
     ],
 )
-def test_a_read_out_of_the_wrong_vector_is_a_bug(measure, readout):
+def test_a_read_out_of_the_wrong_vector_is_a_bug(measure: Measure, readout: Readout) -> None:
     plan = grouped(measure, groups=1, readouts=(readout,), types=(DOUBLE,))
     with pytest.raises(InternalError):
         answer(plan, *[[1]] * len(plan.vectors[0].columns))
 
 
-def test_a_vector_that_was_not_released_can_not_be_read():
+def test_a_vector_that_was_not_released_can_not_be_read() -> None:
     plan = grouped(COUNT, groups=1)
     with pytest.raises(InternalError, match="not released"):
         read(plan, Released([(0,)], [[]], silent(plan)))

@@ -33,7 +33,7 @@ def gaussian_tail(sigma: int, n: int) -> float:
 
 
 @pytest.mark.parametrize(("scale", "tail"), list(itertools.product(SCALES, TAILS)))
-def test_laplace_threshold_is_the_least_one(scale, tail):
+def test_laplace_threshold_is_the_least_one(scale: int, tail: float) -> None:
     start = 5
     threshold = laplace_threshold(scale, math.log(tail), start=start)
     assert laplace_tail(scale, threshold - start) <= tail
@@ -42,7 +42,7 @@ def test_laplace_threshold_is_the_least_one(scale, tail):
 
 
 @pytest.mark.parametrize(("sigma", "tail"), list(itertools.product(SCALES, TAILS)))
-def test_gaussian_threshold_is_at_most_one_above_the_least(sigma, tail):
+def test_gaussian_threshold_is_at_most_one_above_the_least(sigma: int, tail: float) -> None:
     start = 5
     threshold = gaussian_threshold(sigma, math.log(tail), start=start)
     assert gaussian_tail(sigma, threshold - start) <= tail
@@ -50,7 +50,7 @@ def test_gaussian_threshold_is_at_most_one_above_the_least(sigma, tail):
         assert gaussian_tail(sigma, threshold - start - 2) > tail
 
 
-def test_rounding_of_huge_scales_goes_outward():
+def test_rounding_of_huge_scales_goes_outward() -> None:
     import mpmath  # noqa: PLC0415
 
     with mpmath.workdps(60):
@@ -61,7 +61,7 @@ def test_rounding_of_huge_scales_goes_outward():
                 assert exact <= n <= exact * (1 + mpmath.mpf(10) ** -12) + 1
 
 
-def test_a_known_threshold():
+def test_a_known_threshold() -> None:
     # epsilon 1, delta 1e-6, one group: 15 users on the integers
     log_delta = log_delta_per_group(
         Fraction(1, 10**6), Fraction(1), groups=1, group_size=1, adjacency=ADD
@@ -71,7 +71,9 @@ def test_a_known_threshold():
 
 @pytest.mark.parametrize("delta", [0.9, 0.3, 1e-3, 1e-6, 1e-13, 1e-20])
 @pytest.mark.parametrize(("groups", "size"), [(1, 1), (3, 1), (50, 1), (4, 5)])
-def test_all_of_a_units_groups_together_stay_within_delta(delta, groups, size):
+def test_all_of_a_units_groups_together_stay_within_delta(
+    delta: float, groups: int, size: int
+) -> None:
     each = log_delta_per_group(
         Fraction(delta), Fraction(1), groups=groups, group_size=size, adjacency=ADD
     )
@@ -81,7 +83,7 @@ def test_all_of_a_units_groups_together_stay_within_delta(delta, groups, size):
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(20), Fraction(3000)])
-def test_substitution_pays_for_a_removal_and_an_addition(epsilon):
+def test_substitution_pays_for_a_removal_and_an_addition(epsilon: float) -> None:
     delta = Fraction(1, 10**6)
     one = log_delta_per_group(delta, epsilon, groups=1, group_size=1, adjacency=ADD)
     both = log_delta_per_group(delta, epsilon, groups=1, group_size=1, adjacency=SWAP)
@@ -90,7 +92,7 @@ def test_substitution_pays_for_a_removal_and_an_addition(epsilon):
     assert both == pytest.approx(one - factor, rel=1e-9)
 
 
-def test_a_delta_next_to_one_is_read_as_one_half():
+def test_a_delta_next_to_one_is_read_as_one_half() -> None:
     near = Fraction(10**30 - 1, 10**30)
     found = log_delta_per_group(near, Fraction(1), groups=1, group_size=1, adjacency=ADD)
     assert found == pytest.approx(math.log(0.5))
