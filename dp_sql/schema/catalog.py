@@ -64,7 +64,10 @@ class BudgetSpec:
 
 @dataclass(frozen=True, slots=True)
 class OwnerThrough:
-    """Ownership by foreign key: the row belongs to the owner of the parent's row."""
+    """Ownership by foreign key: the row belongs to the owner of the parent's row.
+
+    All names are lower-cased, as `Catalog.tables` and `TableSpec.columns` are keyed.
+    """
 
     table: str
     pairs: tuple[tuple[str, str], ...]  # (child column, parent column)
@@ -75,8 +78,9 @@ class TableSpec:
     """One declared table, protected unless `public`.
 
     owner: the column that holds the privacy key (user level), a path to it, or None (event level
-        and public tables). source: a file below the data folder, or None for a table of the
-        database. identity: what the ledger knows the table by, when the owner gave an `id`.
+        and public tables); lower-cased, like the columns in `unique`.
+    source: a file below the data folder, or None for a table of the database.
+    identity: what the ledger knows the table by, when the owner gave an `id`.
     columns: by lower-cased name, in declared order.
     """
 

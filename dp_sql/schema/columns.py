@@ -64,7 +64,7 @@ def _bounds(
                 )
             ends.append(ordered(end, type_))
     low, high = ends
-    if low > high:  # type: ignore[operator] -- both are of the column's type
+    if low > high:  # type: ignore[operator]
         raise document.error(
             where,
             f"{dotted(where)}: the lowest value, {low}, is above the highest, {high}.",

@@ -153,8 +153,11 @@ def spot(position: Position) -> str:
 
 
 def dotted(where: Where) -> str:
-    """Return the name of a place as messages write it: `tables.orders.columns.total`."""
-    return ".".join(str(step) for step in where) or "the schema"
+    """Return the name of a place as messages write it, such as `tables.orders.columns.total`.
+
+    Indexes of lists are left out: they count from 0, which readers of a file don't.
+    """
+    return ".".join(step for step in where if isinstance(step, str)) or "the schema"
 
 
 def shorten(text: str, length: int = 60) -> str:
@@ -193,6 +196,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return a sentence that names the nearest known word, or all of them where none is near."""
     names = tuple(known)
+    if not names:
+        return "There is none that could be meant."
     near = nearest(word, names)
     if near is not None:
         return f"Did you mean `{near}`?"

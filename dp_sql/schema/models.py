@@ -1,11 +1,13 @@
 """The keys of a schema file as pydantic models: what may stand where, with a word on each.
 
-Only shapes are checked here (keys, YAML types, ranges of single numbers). What keys mean together is
-checked in `build`. The JSON Schema that editors use is made from these models.
+Only shapes are checked here (keys, YAML types, ranges of single numbers). What keys mean together
+is checked in `build`. The JSON Schema that editors use is made from these models.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Literal
@@ -29,6 +31,9 @@ from dp_sql.schema.document import describe, suggestion
 MAX_VALUES = 100_000
 MAX_COUNT = 1_000_000_000  # of groups, rows, units, characters: far inside of 64 bits
 MAX_GROUP_SIZE = 1_000_000
+MAX_AMOUNT = Fraction(10**100)  # floats in results hold it
+MIN_EPSILON = Fraction(1, 10**12)  # the ledger's units
+MIN_DELTA = Fraction(1, 10**24)
 
 
 class _Keys(BaseModel):
@@ -58,36 +63,45 @@ class _Keys(BaseModel):
         return value
 
 
-def _amount(value: object, *, positive: bool) -> Fraction:
-    """Return an exact epsilon or delta from a YAML number."""
-    if isinstance(value, bool) or isinstance(value, str | dict | list) or value is None:
-        raise PydanticCustomError(
-            "amount", "{message}", {"message": f"must be a number, not {describe(value)}"}
-        )
-    parse = parse_epsilon if positive else parse_delta
+def _amount(value: object, parse: Callable[[int | Decimal], Fraction], least: Fraction) -> Fraction:
+    """Return an exact epsilon or delta from a YAML number: 0, or from `least` to `MAX_AMOUNT`."""
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise _wrong(f"must be a number, not {describe(value)}")
     try:
-        return parse(value, name="it")  # type: ignore[arg-type]
+        amount = parse(value)
     except ParameterError as error:
-        message = error.message.removeprefix("it ").removesuffix(".")
-        raise PydanticCustomError("amount", "{message}", {"message": message}) from None
+        raise _wrong(error.message.removeprefix("it ").removesuffix(".")) from None
+    if amount > MAX_AMOUNT or 0 < amount < least:
+        raise _wrong(
+            f"must be at most {float(MAX_AMOUNT):g}, and not so small that a ledger can't hold it "
+            f"(at least {float(least):g})"
+        )
+    return amount
 
 
 def _epsilon(value: object) -> Fraction:
-    return _amount(value, positive=True)
+    return _amount(value, lambda number: parse_epsilon(number, name="it"), MIN_EPSILON)
 
 
 def _delta(value: object) -> Fraction:
-    return _amount(value, positive=False)
+    return _amount(value, lambda number: parse_delta(number, name="it"), MIN_DELTA)
 
 
-def _version_text(value: object) -> str:
+def _wrong(message: str) -> PydanticCustomError:
+    """Return the error of a value that must be something else; the message follows its name."""
+    return PydanticCustomError("wrong_value", "{message}", {"message": message})
+
+
+def _version(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value != 1:
+        raise _wrong(f"must be 1, the only version of this format, not {describe(value)}")
+    return 1
+
+
+def _data_version(value: object) -> str:
     """Return a data version as text: a word, a whole number or a date."""
     if isinstance(value, bool | Decimal | dict | list) or value is None:
-        raise PydanticCustomError(
-            "amount",
-            "{message}",
-            {"message": f"must be a text, a whole number or a date, not {describe(value)}"},
-        )
+        raise _wrong(f"must be a text, a whole number or a date, not {describe(value)}")
     return str(value)
 
 
@@ -124,8 +138,10 @@ _Pair = WithJsonSchema(
 class Amounts(_Keys):
     """An epsilon and a delta, each of which may be left out."""
 
-    epsilon: Epsilon | None = Field(None, description="Epsilon, above 0; read as a decimal.")
-    delta: Delta | None = Field(None, description="Delta, at least 0 and below 1.")
+    epsilon: Epsilon | None = Field(
+        default=None, description="Epsilon, above 0; read as a decimal."
+    )
+    delta: Delta | None = Field(default=None, description="Delta, at least 0 and below 1.")
 
 
 class Privacy(_Keys):
@@ -135,28 +151,30 @@ class Privacy(_Keys):
         description="The privacy unit: `user` protects everything one owner has, `event` one row."
     )
     adjacency: Literal["add_remove", "substitution", "zero_out", "metric"] = Field(
-        "add_remove",
+        default="add_remove",
         description="What a neighbouring data set may change: `add_remove` (one unit comes or "
         "goes) or `substitution` (one unit is replaced; the number of units is public). "
         "`zero_out` and `metric` are not supported yet.",
     )
     group_size: Annotated[int, Field(ge=1, le=MAX_GROUP_SIZE)] = Field(
-        1, description="How many units are protected at once; 1 protects each unit."
+        default=1, description="How many units are protected at once; 1 protects each unit."
     )
     unit: Annotated[str, Field(min_length=1, max_length=60)] | None = Field(
-        None, description="What a unit is called in messages, such as `customer`."
+        default=None, description="What a unit is called in messages, such as `customer`."
     )
     defaults: Amounts | None = Field(
-        None, description="Epsilon and delta of a statement for which the analyst names none."
+        default=None,
+        description="Epsilon and delta of a statement for which the analyst names none.",
     )
     caps: Amounts | None = Field(
-        None, description="The most epsilon and delta that one statement may ask."
+        default=None, description="The most epsilon and delta that one statement may ask."
     )
     radius: Annotated[Any, WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] = Field(
-        None, description="Metres that a location may move (adjacency `metric`). Not supported yet."
+        default=None,
+        description="Metres that a location may move (adjacency `metric`). Not supported yet.",
     )
     budget: Amounts | None = Field(
-        None, description="A cap per person over all tables. Not supported yet."
+        default=None, description="A cap per person over all tables. Not supported yet."
     )
 
 
@@ -165,27 +183,27 @@ class Budget(_Keys):
 
     epsilon: Epsilon = Field(description="Epsilon that all statements together may spend.")
     delta: Delta | None = Field(
-        None, description="Delta that all statements together may spend; 0 when left out."
+        default=None, description="Delta that all statements together may spend; 0 when left out."
     )
     accountant: Literal["pure", "sequential", "advanced", "zcdp", "renyi", "gdp"] = Field(
-        "renyi",
+        default="renyi",
         description="The rule that adds statements up: `renyi` (many noisy answers; needs a delta "
         "above 0), `sequential` (sums of epsilon and delta) or `pure` (sums of epsilon). "
         "`advanced`, `zcdp` and `gdp` are not supported yet.",
     )
     selection_delta: Delta | None = Field(
-        None,
+        default=None,
         description="The part of delta that showing private group keys may spend: half of it for "
         "`renyi`, all of it for `sequential` and `pure`, unless given.",
     )
     blocks: Word | None = Field(
-        None, description="A column whose values have a budget each. Not supported yet."
+        default=None, description="A column whose values have a budget each. Not supported yet."
     )
     per_analyst: Amounts | None = Field(
-        None, description="A cap for each named analyst. Not supported yet."
+        default=None, description="A cap for each named analyst. Not supported yet."
     )
     renew: Literal["never", "daily", "weekly", "monthly", "yearly"] = Field(
-        "never", description="When a new period begins. Only `never` is supported yet."
+        default="never", description="When a new period begins. Only `never` is supported yet."
     )
 
 
@@ -193,17 +211,18 @@ class Limits(_Keys):
     """How much of one unit a release may hold."""
 
     max_groups: Count = Field(
-        1,
+        default=1,
         description="Groups of one GROUP BY that one unit may count in; further ones are dropped. "
         "1 when left out. At level `event` it is always 1.",
     )
     max_rows_per_group: Count = Field(
-        1,
+        default=1,
         description="Rows of one unit that count in one group; more are weighed down. "
         "1 when left out. At level `event` it is always 1.",
     )
     min_units_per_group: Count = Field(
-        1, description="Units that a private group key needs at least before it may be shown."
+        default=1,
+        description="Units that a private group key needs at least before it may be shown.",
     )
 
 
@@ -215,36 +234,38 @@ class Column(_Keys):
         'inside braces needs quotes: "decimal(12,2)".'
     )
     bounds: Annotated[list[Any] | None, Field(min_length=2, max_length=2), _Pair] = Field(
-        None,
+        default=None,
         description="[lowest, highest]: values beyond are moved to the nearest end. A number, date "
         "or timestamp needs them to be summed or averaged.",
     )
     values: Annotated[list[Any] | None, Field(min_length=1, max_length=MAX_VALUES), _ScalarList] = (
         Field(
-            None,
-            description="The public list of values. Grouping by the column shows every one of them; "
-            "rows with others are left out.",
+            default=None,
+            description="The public list of values. Grouping by the column shows every one of "
+            "them; rows with others are left out.",
         )
     )
-    unique: bool = Field(False, description="True where no two rows share a value.")
-    nullable: bool = Field(True, description="False where the column is never NULL.")
+    unique: bool = Field(default=False, description="True where no two rows share a value.")
+    nullable: bool = Field(default=True, description="False where the column is never NULL.")
     max_length: Count | None = Field(
-        None, description="The most characters of a text; longer ones are cut."
+        default=None, description="The most characters of a text; longer ones are cut."
     )
     max_frequency: Count | None = Field(
-        None, description="Rows that share one value at most (public tables only)."
+        default=None, description="Rows that share one value at most (public tables only)."
     )
     constant_per_unit: bool = Field(
-        False, description="True where all rows of a unit agree. Only `false` is supported yet."
+        default=False,
+        description="True where all rows of a unit agree. Only `false` is supported yet.",
     )
     protected: Annotated[Any, WithJsonSchema({"type": "boolean"})] = Field(
-        None, description="Whether a unit's values are secret (`zero_out`). Not supported yet."
+        default=None,
+        description="Whether a unit's values are secret (`zero_out`). Not supported yet.",
     )
     latitude: Annotated[Any, WithJsonSchema({"type": "boolean"})] = Field(
-        None, description="The column is a latitude (`metric`). Not supported yet."
+        default=None, description="The column is a latitude (`metric`). Not supported yet."
     )
     longitude: Annotated[Any, WithJsonSchema({"type": "boolean"})] = Field(
-        None, description="The column is a longitude (`metric`). Not supported yet."
+        default=None, description="The column is a longitude (`metric`). Not supported yet."
     )
 
 
@@ -265,12 +286,12 @@ class Table(_Keys):
     """One table or file. It is protected unless `public: true`."""
 
     source: Word | None = Field(
-        None,
+        default=None,
         description="A Parquet or CSV file below the data folder, when this isn't a table of the "
         "database.",
     )
     id: Word | None = Field(
-        None,
+        default=None,
         description="What the ledger knows the table by; its real path and name when left out.",
     )
     owner: (
@@ -280,73 +301,75 @@ class Table(_Keys):
         ]
         | None
     ) = Field(
-        None,
+        default=None,
         description="The column that says whose row it is (level `user`), or {through: table, on: "
         "column}.",
     )
-    public: bool = Field(False, description="True for a table without anybody's data.")
+    public: bool = Field(default=False, description="True for a table without anybody's data.")
     unique: list[Annotated[list[Word], Field(min_length=1)]] = Field(
         default_factory=list, description="Lists of columns that are unique together."
     )
     budget: Budget | None = Field(
-        None, description="The privacy budget; every protected table has one."
+        default=None, description="The privacy budget; every protected table has one."
     )
     limits: Limits | None = Field(
-        None, description="How much of one unit counts; 1 group and 1 row when left out."
+        default=None, description="How much of one unit counts; 1 group and 1 row when left out."
     )
     columns: Annotated[dict[str, Column], Field(min_length=1)] = Field(
         description="The columns that statements may name, by name."
     )
     data_version: Annotated[
         str,
-        PlainValidator(_version_text),
+        PlainValidator(_data_version),
         WithJsonSchema({"type": ["string", "integer"]}),
     ] = Field(
-        "1",
+        default="1",
         description="Change it when the data have changed: repeated statements are then new ones.",
     )
     round_counts: bool = Field(
-        False, description="True to show counts as whole numbers of at least 0."
+        default=False, description="True to show counts as whole numbers of at least 0."
     )
 
 
 class Worker(_Keys):
     """Limits of the process that reads the data."""
 
-    memory: Word | None = Field(None, description="Memory, such as 2GB. Not supported yet.")
+    memory: Word | None = Field(default=None, description="Memory, such as 2GB. Not supported yet.")
     seconds: Annotated[Any, WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] = Field(
-        None, description="Seconds that a statement may run. Not supported yet."
+        default=None, description="Seconds that a statement may run. Not supported yet."
     )
-    in_process: bool = Field(True, description="Whether there is none. Not supported yet.")
+    in_process: bool = Field(default=True, description="Whether there is none. Not supported yet.")
 
 
 class SchemaFile(_Keys):
     """A dp_sql schema: what the data owner declares about tables that hold personal data."""
 
-    version: Annotated[int, Field(ge=1, le=1)] = Field(description="The version of this format: 1.")
+    version: Annotated[int, PlainValidator(_version), WithJsonSchema({"const": 1})] = Field(
+        description="The version of this format: 1."
+    )
     database: Word | None = Field(
-        None,
+        default=None,
         description="`duckdb://` (in memory, for tables with a source), `duckdb:///file` or a "
         "folder of Parquet and CSV files.",
     )
-    privacy: Privacy = Field(description="What is protected, and what a statement may ask.")
+    privacy: Privacy = Field(description="The privacy unit, and the epsilon of statements.")
     tables: Annotated[dict[str, Table], Field(min_length=1)] = Field(
         description="The tables, by the name that statements use."
     )
     ledger: Word | None = Field(
-        None, description="Path or URL of the ledger that keeps the budgets."
+        default=None, description="Path or URL of the ledger that keeps the budgets."
     )
     sampler: Literal["exact", "opendp"] = Field(
-        "exact", description="Who draws the noise: dp_sql's exact samplers, or OpenDP's."
+        default="exact", description="Who draws the noise: dp_sql's exact samplers, or OpenDP's."
     )
     mechanisms: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
-        None, description="Mechanisms to allow or pin, by name. Not supported yet."
+        default=None, description="Mechanisms to allow or pin, by name. Not supported yet."
     )
     worker: Worker | None = Field(
-        None, description="Limits of the process that reads the data. Not supported yet."
+        default=None, description="Limits of the process that reads the data. Not supported yet."
     )
     answer_time: Literal["exact", "bucketed"] = Field(
-        "exact", description="When answers are given. Only `exact` is supported yet."
+        default="exact", description="When answers are given. Only `exact` is supported yet."
     )
 
 
@@ -357,6 +380,11 @@ def json_schema() -> dict[str, Any]:
         "title": "dp_sql schema",
         **_plain_schema(SchemaFile.model_json_schema()),
     }
+
+
+def json_schema_text() -> str:
+    """Return the JSON Schema as the text of `schemas/dp_sql.schema.json`."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _plain_schema(node: Any, *, names: bool = False) -> Any:

@@ -13,14 +13,20 @@ from dp_sql.schema.typename import KEY_TYPES, can_own, key_family
 Columns = Mapping[str, ColumnSpec]
 
 
-def find_column(document: Document, where: Where, name: str, table: str, columns: Columns) -> str:
-    """Return the lower-cased name of a declared column of `table`; raise SchemaError at `where`."""
+def find_column(
+    document: Document, where: Where, name: str, table: str, columns: Columns, *, key: bool = False
+) -> str:
+    """Return the lower-cased name of a declared column of `table`.
+
+    Raises SchemaError at `where` for any other name; `key`: the name stands there as a key.
+    """
     folded = ascii_lower(name)
     if folded not in columns:
         names = (column.name for column in columns.values())
         raise document.error(
             where,
             f"{dotted(where)}: {table} declares no column `{name}`. {suggestion(name, names)}",
+            key=key,
         )
     return folded
 
@@ -64,19 +70,22 @@ def _through(
     document: Document, where: Where, owner: models.Through, table: str, columns: Columns
 ) -> OwnerThrough:
     """Return the path whose own half, the child's columns, is declared."""
+    mapped = isinstance(owner.on, dict)
     on = owner.on if isinstance(owner.on, dict) else {owner.on: owner.on}
     pairs = list[tuple[str, str]]()
     for child, parent in on.items():
-        place = (*where, "on", child) if isinstance(owner.on, dict) else (*where, "on")
-        folded = find_column(document, place, child, table, columns)
-        _check_key_type(document, place, columns[folded])
+        place = (*where, "on", child) if mapped else (*where, "on")
+        folded = find_column(document, place, child, table, columns, key=mapped)
+        _check_key_type(document, place, columns[folded], key=mapped)
         if any(folded == known for known, _ in pairs):
             raise document.error(place, f"{dotted(place)}: `{child}` stands here twice.", key=True)
         pairs.append((folded, ascii_lower(parent)))
     return OwnerThrough(ascii_lower(owner.through), tuple(pairs))
 
 
-def _check_key_type(document: Document, where: Where, column: ColumnSpec) -> None:
+def _check_key_type(
+    document: Document, where: Where, column: ColumnSpec, *, key: bool = False
+) -> None:
     """Raise SchemaError where the column's type has no exact equality to rest ownership on."""
     if not can_own(column.type):
         raise document.error(
@@ -84,6 +93,7 @@ def _check_key_type(document: Document, where: Where, column: ColumnSpec) -> Non
             f"{dotted(where)}: `{column.name}` is a {column.type}, which can't say whose row it "
             f"is. Keys are {KEY_TYPES}.",
             hint="declare the type that the key really has, or store it as text or an integer",
+            key=key,
         )
 
 
@@ -110,7 +120,7 @@ def _check_step(
     where = ("tables", table.name, "owner")
     parent = tables.get(owner.table)
     if parent is None:
-        names = (other.name for other in tables.values() if not other.public)
+        names = (other.name for other in tables.values() if not other.public and other is not table)
         raise document.error(
             (*where, "through"),
             f"{dotted(where)}: the schema declares no table `{owner.table}`. "

@@ -48,11 +48,6 @@ def _database(text: str) -> str:
             raise Problem(f"{scheme} databases are not supported yet.", hint=_FORMS)
         what = "has no file" if scheme == "duckdb" else "is no database that dp_sql knows"
         raise Problem(f"{shorten(text)} {what}.", hint=_FORMS)
-    if re.search(r"\.(duckdb|ddb|db)$", text, re.IGNORECASE):
-        raise Problem(
-            f"{shorten(text)} looks like a DuckDB file; without a scheme it would be a folder.",
-            hint=f'"{_FILE}{text}"',
-        )
     return text
 
 

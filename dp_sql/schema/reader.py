@@ -19,6 +19,7 @@ from typing import NoReturn
 from ruamel.yaml import YAML
 from ruamel.yaml import events as yaml_events
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.reader import ReaderError
 
 from dp_sql.errors import Position, SchemaError
 from dp_sql.schema.document import (
@@ -36,6 +37,7 @@ from dp_sql.schema.document import (
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 16  # a valid file needs 6
+MAX_NODES = 250_000  # keys and values; a column lists 100,000 values at most
 MAX_DIGITS = 60  # as many as an exact amount may have
 MAX_EXPONENT = 999
 
@@ -50,6 +52,7 @@ _DECIMAL = re.compile(
 )
 _INFINITE = re.compile(r"(?P<sign>[-+]?)\.(inf|Inf|INF)")
 _NANS = frozenset({".nan", ".NaN", ".NAN"})
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")  # only an escape can write them
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[Tt]| +)([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)"
@@ -124,12 +127,20 @@ def parse(text: str, name: str) -> Document:
         place = Position(1, 1) if mark is None else Position(mark.line + 1, mark.column + 1)
         what = error.problem or error.context or "it can't be read"
         reader.refuse(place, f"this is not valid YAML: {what.splitlines()[0]}.", _syntax_hint(what))
+    except ReaderError as error:
+        start = text.rfind("\n", 0, error.position) + 1
+        place = Position(text.count("\n", 0, error.position) + 1, error.position - start + 1)
+        reader.refuse(
+            place,
+            f"this is not valid YAML: it may not hold the character U+{error.character:04X}.",
+            "remove it, or write it as an escape in double quotes",
+        )
     except (YAMLError, ValueError, LookupError, TypeError, AttributeError, AssertionError):
-        # ruamel raises these on characters that YAML excludes and on some malformed input
+        # ruamel raises these on some malformed input, such as escapes of no character
         reader.refuse(
             reader.last,
             "this is not valid YAML, at or after this place.",
-            "look for control characters, wrong escapes and unfinished quotes",
+            "look for wrong escapes (\\U…) and a wrong %YAML line",
         )
     if reader.root is None:
         raise SchemaError(
@@ -163,7 +174,7 @@ class _Open:
     items: list[Node] = field(default_factory=list)
     entries: dict[str, Entry] = field(default_factory=dict)
     key: str | None = None
-    key_position: Position = Position(1, 1)
+    key_position: Position = field(default_factory=lambda: Position(1, 1))
 
 
 class _Reader:
@@ -176,6 +187,7 @@ class _Reader:
         self._text = text
         self._open: list[_Open] = []
         self._documents = 0
+        self._nodes = 0
 
     def refuse(self, position: Position, message: str, hint: str | None = None) -> NoReturn:
         """Raise the SchemaError that says `message` at `position`."""
@@ -204,8 +216,7 @@ class _Reader:
                 if len(self._open) == MAX_DEPTH:
                     self.refuse(
                         position,
-                        f"lists and mappings may be nested {MAX_DEPTH} deep at most.",
-                        "a valid schema needs 6 levels",
+                        f"lists and mappings may be nested {MAX_DEPTH} deep; a schema needs 6.",
                     )
                 start_only = Position(position.line, position.column)
                 self._check_key(start_only)
@@ -236,11 +247,22 @@ class _Reader:
             "write the value out, or put a text that starts with `&` or `*` in quotes",
         )
 
-    def _check_node(self, event: yaml_events.NodeEvent, position: Position) -> None:
-        """Refuse anchors and tags on any node."""
+    def _check_node(
+        self,
+        event: yaml_events.ScalarEvent | yaml_events.CollectionStartEvent,
+        position: Position,
+    ) -> None:
+        """Refuse anchors and tags on any node, and more nodes than a schema can need."""
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            self.refuse(
+                position,
+                f"a schema has at most {MAX_NODES:,} keys and values.",
+                "put long lists of keys in a public table and join it",
+            )
         if event.anchor is not None:
             self._refuse_anchor(position)
-        if event.ctag is not None or event.tag is not None:
+        if event.tag is not None:
             self.refuse(
                 position,
                 "YAML tags (`!name`) are not allowed in a schema.",
@@ -254,7 +276,7 @@ class _Reader:
 
     def _scalar(self, event: yaml_events.ScalarEvent, position: Position) -> None:
         text: str = event.value
-        if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
+        if _UNWRITABLE.search(text):
             self.refuse(position, "the text holds a character that no SQL text can hold.")
         if self._open and self._open[-1].mapping and self._open[-1].key is None:
             self._key(text, position)

@@ -137,7 +137,7 @@ def _mismatch(value: object, type_: SqlType) -> Problem:
     """Return the problem of a value whose YAML type isn't the column's."""
     if value is None:
         return Problem(
-            f"a {type_} value is wanted here, not NULL.",
+            f"a value of type {type_} is wanted here, not NULL.",
             hint="write the value, or in quotes if the text 'null' is meant"
             if type_.kind is Kind.VARCHAR
             else "write the value",
@@ -150,7 +150,7 @@ def _mismatch(value: object, type_: SqlType) -> Problem:
     if isinstance(value, str) and (type_.is_numeric or type_.kind in (Kind.BOOLEAN, Kind.DATE)):
         example = _EXAMPLES.get(type_.kind, "true" if type_.kind is Kind.BOOLEAN else "10")
         return Problem(
-            f"a {type_} value is wanted here, not {describe(value)}.",
+            f"a value of type {type_} is wanted here, not {describe(value)}.",
             hint=f"write it without quotes, such as {example}",
         )
     if type_.kind is Kind.TIMESTAMP:
@@ -161,7 +161,7 @@ def _mismatch(value: object, type_: SqlType) -> Problem:
         )
     example = _EXAMPLES.get(type_.kind, "true" if type_.kind is Kind.BOOLEAN else "10")
     return Problem(
-        f"a {type_} value is wanted here, not {describe(value)}.", hint=f"such as {example}"
+        f"a value of type {type_} is wanted here, not {describe(value)}.", hint=f"such as {example}"
     )
 
 

@@ -78,7 +78,7 @@ def _violation(document: Document, error: ErrorDetails) -> _Violation:
             return _Violation((*where, key), message, key=True)
         case "missing_key":
             return _Violation(where, f"{name} needs the key `{key}`: {context['message']}")
-        case "amount":
+        case "wrong_value":
             return _Violation(where, f"{name} {context['message']}.")
         case "literal_error":
             words = re.findall(r"'([^']*)'", context["expected"])

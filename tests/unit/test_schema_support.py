@@ -1,0 +1,112 @@
+"""Keys and values that are known and not supported yet: refused by name, never ignored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from schema_texts import SHOP, changed, check_refusal, load_text
+
+UNSUPPORTED: dict[str, tuple[str, str, str, int, int]] = {  # old, new, name, line, column
+    "mechanisms": ("version: 1\n", "version: 1\nmechanisms: {laplace: true}\n", "mechanisms", 2, 1),
+    "worker": ("version: 1\n", "version: 1\nworker: {memory: 2GB, seconds: 10}\n", "worker", 2, 1),
+    "answer_time": (
+        "version: 1\n",
+        "version: 1\nanswer_time: bucketed\n",
+        "answer_time: bucketed",
+        2,
+        14,
+    ),
+    "zero_out": (
+        "adjacency: add_remove",
+        "adjacency: zero_out",
+        "privacy.adjacency: zero_out",
+        5,
+        14,
+    ),
+    "metric": ("adjacency: add_remove", "adjacency: metric", "privacy.adjacency: metric", 5, 14),
+    "radius": ("group_size: 2", "radius: 100", "privacy.radius", 6, 3),
+    "privacy.budget": ("group_size: 2", "budget: {epsilon: 1}", "privacy.budget", 6, 3),
+    "advanced": (
+        "accountant: renyi",
+        "accountant: advanced",
+        "tables.orders.budget.accountant: advanced",
+        15,
+        51,
+    ),
+    "zcdp": (
+        "accountant: renyi",
+        "accountant: zcdp",
+        "tables.orders.budget.accountant: zcdp",
+        15,
+        51,
+    ),
+    "gdp": ("accountant: renyi", "accountant: gdp", "tables.orders.budget.accountant: gdp", 15, 51),
+    "blocks": ("accountant: renyi", "blocks: ordered_on", "tables.orders.budget.blocks", 15, 39),
+    "per_analyst": (
+        "accountant: renyi",
+        "per_analyst: {epsilon: 2}",
+        "tables.orders.budget.per_analyst",
+        15,
+        39,
+    ),
+    "daily": ("accountant: renyi", "renew: daily", "tables.orders.budget.renew: daily", 15, 46),
+    "weekly": ("accountant: renyi", "renew: weekly", "tables.orders.budget.renew: weekly", 15, 46),
+    "monthly": (
+        "accountant: renyi",
+        "renew: monthly",
+        "tables.orders.budget.renew: monthly",
+        15,
+        46,
+    ),
+    "yearly": ("accountant: renyi", "renew: yearly", "tables.orders.budget.renew: yearly", 15, 46),
+    "protected": (
+        "max_length: 200",
+        "protected: true",
+        "tables.orders.columns.note.protected",
+        23,
+        29,
+    ),
+    "latitude": (
+        "max_length: 200",
+        "latitude: true",
+        "tables.orders.columns.note.latitude",
+        23,
+        29,
+    ),
+    "longitude": (
+        "max_length: 200",
+        "longitude: true",
+        "tables.orders.columns.note.longitude",
+        23,
+        29,
+    ),
+    "constant": (
+        "max_length: 200",
+        "constant_per_unit: true",
+        "tables.orders.columns.note.constant_per_unit: true",
+        23,
+        48,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNSUPPORTED)
+def test_what_is_not_supported_yet_is_refused_by_name(tmp_path: Path, case: str) -> None:
+    old, new, name, line, column = UNSUPPORTED[case]
+    message = f"{name} is not supported yet."
+    error = check_refusal(tmp_path, (old, new), message, (line, column))
+    assert error.hint is not None
+    assert error.hint.startswith(("remove it", "use "))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("version: 1\n", "version: 1\nanswer_time: exact\n"),
+        ("accountant: renyi", "renew: never"),
+        ("max_length: 200", "constant_per_unit: false"),
+    ],
+)
+def test_the_values_that_mean_nothing_new_are_fine(tmp_path: Path, old: str, new: str) -> None:
+    assert len(load_text(changed(SHOP, (old, new)), tmp_path).tables) == 3
