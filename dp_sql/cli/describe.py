@@ -2,7 +2,7 @@ r"""What the schema file says about tables, for `\d` and `dpsql check`. Reads no
 
 from __future__ import annotations
 
-from dp_sql.cli.render import table
+from dp_sql.cli.grid import table
 from dp_sql.cli.values import exact_text
 from dp_sql.errors import QueryError
 from dp_sql.privacy.amount import show
@@ -15,7 +15,12 @@ _MOST_VALUES = 8  # declared values that are shown before "…"
 def tables_text(catalog: Catalog, width: int | None = None) -> str:
     """Return the declared tables as a table."""
     rows = [
-        [t.name, "public" if t.public else "protected", owner_text(t, catalog), budget_text(t.budget)]
+        [
+            t.name,
+            "public" if t.public else "protected",
+            owner_text(t, catalog),
+            budget_text(t.budget),
+        ]
         for t in catalog.tables.values()
     ]
     return table(["table", "kind", "owner", "budget"], rows, [False] * 4, width)
