@@ -53,6 +53,11 @@ def owner_text(spec: TableSpec, catalog: Catalog) -> str:
             return f"through {spec.owner.table}"
 
 
+def is_owner(column: ColumnSpec, spec: TableSpec) -> bool:
+    """Return whether a column holds the privacy key of its table."""
+    return isinstance(spec.owner, str) and spec.owner.lower() == column.name.lower()
+
+
 def budget_text(budget: BudgetSpec | None) -> str:
     """Return a declared budget in a line."""
     if budget is None:
@@ -72,7 +77,7 @@ def domain_text(column: ColumnSpec) -> str:
 
 def _notes(column: ColumnSpec, spec: TableSpec) -> str:
     notes = [
-        ("owner", isinstance(spec.owner, str) and spec.owner.lower() == column.name.lower()),
+        ("owner", is_owner(column, spec)),
         ("unique", column.unique),
         ("never NULL", not column.nullable),
     ]

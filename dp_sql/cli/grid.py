@@ -25,17 +25,16 @@ def table(
     cells = [[visible(cell) for cell in row] for row in (columns, *rows)]
     natural = [max(map(_width, column), default=0) for column in zip(*cells, strict=True)]
     widths = natural if width is None else _fitted(natural, width - 3 * len(natural) - 1)
-    lines = [_rule("╭┬╮", widths)]
+    lines = [_rule("╭", "┬", "╮", widths)]
     lines += _row(cells[0], widths, [False] * len(widths))
-    lines.append(_rule("├┼┤", widths))
+    lines.append(_rule("├", "┼", "┤", widths))
     for row in cells[1:]:
         lines += _row(row, widths, numeric)
-    lines.append(_rule("╰┴╯", widths))
+    lines.append(_rule("╰", "┴", "╯", widths))
     return "\n".join(lines) + "\n"
 
 
-def _rule(corners: str, widths: Sequence[int]) -> str:
-    left, middle, right = corners
+def _rule(left: str, middle: str, right: str, widths: Sequence[int]) -> str:
     return left + middle.join("─" * (width + 2) for width in widths) + right
 
 

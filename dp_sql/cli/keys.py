@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.enums import DEFAULT_BUFFER
 
 
 def key_bindings(is_complete: Callable[[str], bool]) -> KeyBindings:
