@@ -52,7 +52,7 @@ class Connection:
             self._post = PostProcessor(
                 self._catalog, self._engine.public_file, self._engine.public_columns
             )
-            self._ledger = open_ledger(self._ledger_place(ledger, database))
+            self._ledger = open_ledger(ledger_place(self._catalog, ledger, database))
             try:
                 self._identities = self._register()
             except BaseException:
@@ -61,19 +61,6 @@ class Connection:
         except BaseException:
             self._engine.close()
             raise
-
-    def _ledger_place(self, ledger: str | PathLike[str] | None, database: str | None) -> str | Path:
-        """Return where the ledger lies: as asked, as the schema says, or beside the data."""
-        if ledger is not None:
-            return str(ledger) if str(ledger) == ":memory:" else Path(ledger)
-        beside = self._catalog.path.parent
-        if self._catalog.ledger is not None:
-            return beside / self._catalog.ledger
-        url = database if database is not None else self._catalog.database
-        file = url.removeprefix("duckdb://").replace("//", "/", 1)
-        if file and (beside / file).is_file():
-            return beside / f"{file}.ledger"
-        return self._catalog.path.with_suffix(".ledger")
 
     def _register(self) -> dict[str, str]:
         identities = {}
@@ -242,3 +229,22 @@ def connect(
     Raises SchemaError, EngineError or LedgerError.
     """
     return Connection(schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst)
+
+
+def ledger_place(
+    catalog: Catalog, ledger: str | PathLike[str] | None, database: str | None
+) -> str | Path:
+    """Return where the ledger lies: as asked, as the schema says, or beside the data.
+
+    ledger, database: as `connect` gets them. The result is a file, or ":memory:".
+    """
+    if ledger is not None:
+        return str(ledger) if str(ledger) == ":memory:" else Path(ledger)
+    beside = catalog.path.parent
+    if catalog.ledger is not None:
+        return beside / catalog.ledger
+    url = database if database is not None else catalog.database
+    file = url.removeprefix("duckdb://").replace("//", "/", 1)
+    if file and (beside / file).is_file():
+        return beside / f"{file}.ledger"
+    return catalog.path.with_suffix(".ledger")

@@ -44,9 +44,7 @@ def ask(connection: Connection, sql: str, settings: Settings, width: int | None)
     return Shown(text, _cost_text(connection, result.cost.items()))
 
 
-def _rendered(
-    connection: Connection, result: Result, settings: Settings, width: int | None
-) -> str:
+def _rendered(connection: Connection, result: Result, settings: Settings, width: int | None) -> str:
     """Return the text of an answer; one that is paid for is shown even where its intervals fail."""
     form = settings.format
     if settings.intervals and form is Format.TABLE:

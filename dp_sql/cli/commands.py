@@ -51,9 +51,7 @@ def _help(session: Session, _argument: str) -> None:
 
 def _describe(session: Session, argument: str) -> None:
     catalog, width = session.connection.catalog, session.width
-    session.print(
-        table_text(catalog, argument, width) if argument else tables_text(catalog, width)
-    )
+    session.print(table_text(catalog, argument, width) if argument else tables_text(catalog, width))
 
 
 def _budget(session: Session, _argument: str) -> None:

@@ -13,7 +13,9 @@ from dp_sql.cli.words import AGGREGATES, FUNCTIONS, KEYWORDS
 from dp_sql.schema.catalog import Catalog, TableSpec
 
 _WORD = re.compile(r'(?:"[^"]*|\w*)\Z')
-_BEFORE_TABLE = re.compile(r"\b(?:FROM|JOIN)\s+(?:[\w\"]+(?:\s+(?:AS\s+)?\w+)?\s*,\s*)*\Z", re.IGNORECASE)
+_BEFORE_TABLE = re.compile(
+    r"\b(?:FROM|JOIN)\s+(?:[\w\"]+(?:\s+(?:AS\s+)?\w+)?\s*,\s*)*\Z", re.IGNORECASE
+)
 _QUALIFIER = re.compile(r'(\w+|"[^"]+")\.\Z')
 _TABLES_NAMED = re.compile(r'\b(?:FROM|JOIN|,)\s*"?(\w+)"?(?:\s+(?:AS\s+)?(\w+))?', re.IGNORECASE)
 _PLAIN = re.compile(r"[A-Za-z_]\w*")

@@ -2,7 +2,7 @@ r"""What the schema file says about tables, for `\d` and `dpsql check`. Reads no
 
 from __future__ import annotations
 
-from dp_sql.cli.render import table
+from dp_sql.cli.grid import table
 from dp_sql.cli.values import exact_text
 from dp_sql.errors import QueryError
 from dp_sql.privacy.amount import show
@@ -15,7 +15,12 @@ _MOST_VALUES = 8  # declared values that are shown before "…"
 def tables_text(catalog: Catalog, width: int | None = None) -> str:
     """Return the declared tables as a table."""
     rows = [
-        [t.name, "public" if t.public else "protected", owner_text(t, catalog), budget_text(t.budget)]
+        [
+            t.name,
+            "public" if t.public else "protected",
+            owner_text(t, catalog),
+            budget_text(t.budget),
+        ]
         for t in catalog.tables.values()
     ]
     return table(["table", "kind", "owner", "budget"], rows, [False] * 4, width)
@@ -48,6 +53,11 @@ def owner_text(spec: TableSpec, catalog: Catalog) -> str:
             return f"through {spec.owner.table}"
 
 
+def is_owner(column: ColumnSpec, spec: TableSpec) -> bool:
+    """Return whether a column holds the privacy key of its table."""
+    return isinstance(spec.owner, str) and spec.owner.lower() == column.name.lower()
+
+
 def budget_text(budget: BudgetSpec | None) -> str:
     """Return a declared budget in a line."""
     if budget is None:
@@ -67,7 +77,7 @@ def domain_text(column: ColumnSpec) -> str:
 
 def _notes(column: ColumnSpec, spec: TableSpec) -> str:
     notes = [
-        ("owner", isinstance(spec.owner, str) and spec.owner.lower() == column.name.lower()),
+        ("owner", is_owner(column, spec)),
         ("unique", column.unique),
         ("never NULL", not column.nullable),
     ]

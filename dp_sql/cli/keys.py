@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.enums import DEFAULT_BUFFER
 
 
 def key_bindings(is_complete: Callable[[str], bool]) -> KeyBindings:
@@ -16,7 +16,10 @@ def key_bindings(is_complete: Callable[[str], bool]) -> KeyBindings:
     @bindings.add("enter", filter=has_focus(DEFAULT_BUFFER))
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+        if (
+            buffer.complete_state is not None
+            and buffer.complete_state.current_completion is not None
+        ):
             buffer.complete_state = None  # Enter takes the chosen completion
         elif is_complete(buffer.text):
             buffer.validate_and_handle()

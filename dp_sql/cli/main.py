@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dp_sql import __version__
 from dp_sql.cli.failures import message_of
 from dp_sql.cli.runner import STOPPED
-from dp_sql.errors import DPSQLError
-
-if TYPE_CHECKING:
-    from dp_sql.connection import Connection
+from dp_sql.errors import QueryError
 
 _FAILED = 1
 _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
@@ -33,7 +31,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Schema = Annotated[Path, typer.Argument(metavar="SCHEMA", help="The schema file of the data owner.")]
+Schema = Annotated[
+    Path, typer.Argument(metavar="SCHEMA", help="The schema file of the data owner.")
+]
 Database = Annotated[
     str | None, typer.Option(metavar="URL", help="Where the tables are, if not where SCHEMA says.")
 ]
@@ -113,7 +113,10 @@ def repl(
 def query(
     schema: Schema,
     command: Annotated[
-        str, typer.Option("--command", "-c", metavar="SQL", help="One statement; - reads it from standard input.")
+        str,
+        typer.Option(
+            "--command", "-c", metavar="SQL", help="One statement; - reads it from standard input."
+        ),
     ],
     form: Annotated[str, typer.Option("--format", metavar="table|csv|json|md")] = "table",
     epsilon: Annotated[str | None, typer.Option(metavar="NUMBER")] = None,
@@ -158,7 +161,10 @@ def check(
 
 @app.command()
 def demo(
-    *, fresh: Annotated[bool, typer.Option("--fresh", help="Forget what the demo's budget has spent.")] = False
+    *,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Forget what the demo's budget has spent.")
+    ] = False,
 ) -> None:
     """Open the shell on purchases in an online music shop, 1997 and 1998."""
     with _reporting():
@@ -170,3 +176,42 @@ def demo(
             for end in ("", "-wal", "-shm"):
                 ledger.with_name(ledger.name + end).unlink(missing_ok=True)
         _open_shell(SCHEMA, None, SCHEMA.parent, str(ledger), None, WELCOME)
+
+
+def _open_shell(
+    schema: Path,
+    database: str | None,
+    data_dir: Path | None,
+    ledger: str | None,
+    analyst: str | None,
+    welcome: str | None = None,
+) -> None:
+    """Run the shell; exit status 1 where statements of a pipe failed."""
+    from dp_sql.cli.shell import run_shell  # noqa: PLC0415
+    from dp_sql.connection import connect  # noqa: PLC0415
+
+    with connect(
+        schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst
+    ) as connection:
+        if welcome is None:
+            names = ", ".join(t.name for t in connection.catalog.tables.values())
+            welcome = f"Tables: {names}. \\? lists the commands, \\q leaves."
+        well = run_shell(connection, f"dpsql {__version__}. {welcome}")
+    if not well:
+        raise typer.Exit(_FAILED)
+
+
+def _standard_input() -> str:
+    """Return the text of standard input. Raises QueryError where it isn't UTF-8."""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise QueryError("standard input isn't UTF-8 text.") from None
+
+
+def _width() -> int | None:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+if __name__ == "__main__":
+    main()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import assert_never
 
+from dp_sql.cli.grid import table
 from dp_sql.cli.values import exact_text, is_numeric_type, json_text, visible, with_interval
 from dp_sql.result import Interval, Result
 
@@ -43,32 +43,6 @@ def render(
             return _markdown(result)
         case _:
             assert_never(form)
-
-
-def table(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    numeric: Sequence[bool],
-    width: int | None = None,
-) -> str:
-    """Return rows of text as a table; numeric columns are set to the right."""
-    from rich.box import ROUNDED  # noqa: PLC0415  rich takes 0.1 s, and csv doesn't need it
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    grid = Table(box=ROUNDED)
-    for name, right in zip(columns, numeric, strict=True):
-        grid.add_column(
-            Text(visible(name)), justify="right" if right else "left", overflow="fold"
-        )
-    for row in rows:
-        grid.add_row(*(Text(visible(cell)) for cell in row))
-    out = io.StringIO()
-    console = Console(file=out, color_system=None, legacy_windows=False, highlight=False)
-    console.width = width if width is not None else console.measure(grid).maximum
-    console.print(grid)
-    return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
 
 
 def _cells(result: Result, *, intervals: bool) -> list[list[str]]:

@@ -14,8 +14,10 @@ _NUMERIC = frozenset(
     "TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT UHUGEINT FLOAT "
     "DOUBLE".split()
 )
-_SYMMETRIC = 0.01  # both halves of an interval may differ by this share and be shown as one
-_LONGEST = 1e15  # from here on, nothing is rounded: floats hold no more digits
+_SYMMETRIC = Decimal(
+    "0.01"
+)  # both halves of an interval may differ by this share and be shown as one
+_LONGEST = Decimal(10**15)  # from here on, nothing is rounded: floats hold no more digits
 
 
 def exact_text(value: object) -> str:
@@ -36,7 +38,9 @@ def exact_text(value: object) -> str:
         case bytes():
             return "\\x" + value.hex()
         case Mapping():
-            return "{" + ", ".join(f"{exact_text(k)}: {exact_text(v)}" for k, v in value.items()) + "}"
+            return (
+                "{" + ", ".join(f"{exact_text(k)}: {exact_text(v)}" for k, v in value.items()) + "}"
+            )
         case list() | tuple():
             return "[" + ", ".join(exact_text(v) for v in value) + "]"
         case _:
@@ -70,20 +74,22 @@ def with_interval(value: object, interval: Interval) -> str:
     number = _number(value)
     if number is None or interval is None or any(math.isnan(end) for end in interval):
         return exact_text(value)
-    low, high = interval
+    low, high = (Decimal(repr(end)) for end in interval)
     error = max(number - low, high - number)
     if error <= 0:
         return exact_text(value)
-    if math.isinf(error) or abs(number) >= _LONGEST or error >= _LONGEST:
-        return f"{exact_text(value)} [{exact_text(low)}, {exact_text(high)}]"
-    digits = 1 - math.floor(math.log10(error))  # after the point; negative: zeros before it
+    if not error.is_finite() or abs(number) >= _LONGEST or error >= _LONGEST:
+        return f"{exact_text(value)} [{exact_text(interval[0])}, {exact_text(interval[1])}]"
+    digits = 1 - error.adjusted()  # after the point; negative: zeros before it
     if isinstance(value, int):
         digits = min(digits, 0)
     places = max(digits, 0)
     shown = _rounded(number, places, ROUND_HALF_EVEN)
     if abs((number - low) - (high - number)) <= _SYMMETRIC * error:
         return f"{shown} ± {_rounded(error, digits, ROUND_CEILING)}"
-    return f"{shown} [{_rounded(low, places, ROUND_FLOOR)}, {_rounded(high, places, ROUND_CEILING)}]"
+    return (
+        f"{shown} [{_rounded(low, places, ROUND_FLOOR)}, {_rounded(high, places, ROUND_CEILING)}]"
+    )
 
 
 def visible(text: str) -> str:
@@ -93,18 +99,18 @@ def visible(text: str) -> str:
 
 def is_numeric_type(kind: str) -> bool:
     """Return whether a column of this SQL type is set to the right."""
-    return kind.startswith("DECIMAL(") or kind in _NUMERIC
+    return kind in _NUMERIC or (kind.startswith("DECIMAL(") and kind.endswith(")"))
 
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def _number(value: object) -> float | None:
+def _number(value: object) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
-    number = float(value)
-    return number if math.isfinite(number) else None
+    number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    return number if number.is_finite() else None
 
 
 def _float_text(value: float) -> str:
@@ -115,7 +121,6 @@ def _float_text(value: float) -> str:
     return repr(value)
 
 
-def _rounded(number: float, digits: int, rounding: str) -> str:
-    step = Decimal(1).scaleb(-digits)
-    rounded = Decimal(repr(number)).quantize(step, rounding=rounding)
+def _rounded(number: Decimal, digits: int, rounding: str) -> str:
+    rounded = number.quantize(Decimal(1).scaleb(-digits), rounding=rounding)
     return format(abs(rounded) if rounded == 0 else rounded, "f")

@@ -1,0 +1,143 @@
+"""`dpsql check`: the schema file, the data it names and the ledger, without asking anything."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dp_sql.budget.ledger import Ledger, open_ledger
+from dp_sql.cli.describe import budget_text, is_owner, owner_text
+from dp_sql.cli.failures import message_of
+from dp_sql.connection import ledger_place
+from dp_sql.errors import DPSQLError
+from dp_sql.executor.duckdb_engine import DuckDBEngine
+from dp_sql.schema.catalog import BudgetSpec, Catalog, TableSpec
+from dp_sql.schema.loader import load
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a check found, line by line, and how many errors are among it."""
+
+    lines: tuple[str, ...]
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """One thing found: good to know, or an error that keeps the tables shut."""
+
+    text: str
+    error: bool = False
+
+
+def check_schema(
+    schema: Path,
+    *,
+    database: str | None = None,
+    data_dir: Path | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+) -> Report:
+    """Return what holds of a schema file, its data and its ledger. Registers and charges nothing.
+
+    The options are those of `connect`. Raises SchemaError where the file itself is wrong: then
+    nothing else can be said.
+    """
+    catalog = load(schema, database=database)
+    place = ledger_place(catalog, ledger, database)
+    lines, errors = [f"{schema}: {_count(len(catalog.tables), 'table')}"], 0
+    with ExitStack() as stack:
+        found, opened = _ledger(place, stack)
+        findings = [("ledger", [found])]
+        for name, spec in catalog.tables.items():
+            alone = replace(catalog, tables={name: spec})
+            about = [*_table(alone, name, spec, opened, database, data_dir), *_missing(spec)]
+            findings.append((f"{spec.name}, {_summary(spec, catalog)}", about))
+    for head, about in findings:
+        lines.append(head)
+        lines += [f"  {line}" for finding in about for line in finding.text.splitlines()]
+        errors += sum(finding.error for finding in about)
+    lines.append("Nothing is wrong." if not errors else f"{_count(errors, 'error')}.")
+    return Report(tuple(lines), errors)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _summary(spec: TableSpec, catalog: Catalog) -> str:
+    columns = _count(len(spec.columns), "column")
+    if spec.public:
+        return f"public, {columns}"
+    owner = owner_text(spec, catalog)
+    return f"protected, {columns}, owner: {owner}, budget: {budget_text(spec.budget)}"
+
+
+def _ledger(place: str | Path, stack: ExitStack) -> tuple[_Finding, Ledger | None]:
+    """Return how the ledger is, and the ledger itself where there is one."""
+    if str(place) == ":memory:":
+        return _Finding("in memory: every process begins with a full budget"), None
+    if not Path(place).exists():
+        return _Finding(f"{place} isn't there yet; the first connection makes it"), None
+    try:
+        ledger = stack.enter_context(open_ledger(place))
+        registered = ledger.registrations()
+    except DPSQLError as error:
+        return _Finding(message_of(error), error=True), None
+    return _Finding(f"{place} knows {_count(len(registered), 'table')}"), ledger
+
+
+def _table(
+    alone: Catalog,
+    name: str,
+    spec: TableSpec,
+    ledger: Ledger | None,
+    database: str | None,
+    data_dir: Path | None,
+) -> Iterator[_Finding]:
+    """Yield whether the data of a table and its columns are there, and what its ledger says.
+
+    alone: the catalog without its other tables, whose faults are told with them.
+    """
+    try:
+        engine = DuckDBEngine(alone, data_dir=data_dir, database=database)
+        identity = engine.identity(name)
+        engine.close()
+    except DPSQLError as error:
+        yield _Finding(message_of(error), error=True)
+        return
+    yield _Finding("its data are there, with every declared column")
+    if spec.budget is not None and ledger is not None:
+        yield _registration(ledger, identity, alone, spec.name, spec.budget)
+
+
+def _registration(
+    ledger: Ledger, identity: str, catalog: Catalog, name: str, budget: BudgetSpec
+) -> _Finding:
+    """Return whether the ledger knows a protected table with this very budget."""
+    try:
+        if all(known.identity != identity for known in ledger.registrations()):
+            return _Finding("not registered yet; the first connection does it")
+        ledger.register(identity, name, catalog.unit, budget)  # known: this only compares
+        left = "; ".join(ledger.state(identity).lines())
+    except DPSQLError as error:
+        return _Finding(message_of(error), error=True)
+    return _Finding(f"registered: {left}")
+
+
+def _missing(spec: TableSpec) -> Iterator[_Finding]:
+    """Yield what the owner may want to declare."""
+    unbounded = [
+        column.name
+        for column in spec.columns.values()
+        if column.type.is_numeric
+        and column.low is None
+        and column.values is None
+        and not column.unique
+        and not is_owner(column, spec)
+    ]
+    if unbounded and not spec.public:
+        yield _Finding(f"without bounds, so never summed or averaged: {', '.join(unbounded)}")

@@ -1,0 +1,66 @@
+"""A connection that answers what a test tells it, for tests of the shell without an engine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dp_sql.demo import SCHEMA
+from dp_sql.postprocess import Answer
+from dp_sql.privacy.cost import Cost
+from dp_sql.result import Interval, Result
+from dp_sql.schema.catalog import Catalog
+from dp_sql.schema.loader import load
+
+
+def answer(
+    columns: list[str],
+    types: list[str],
+    rows: list[tuple[Any, ...]],
+    intervals: list[tuple[Interval, ...]] | None = None,
+    cost: dict[str, Cost] | None = None,
+) -> Result:
+    """Return a result as the engine would give it; without intervals where None are given."""
+    beside = [(None,) * len(columns) for _ in rows] if intervals is None else intervals
+    return Result(Answer(tuple(columns), tuple(types), rows, ()), cost or {}, lambda _level: beside)
+
+
+def count_of(number: int) -> Result:
+    """Return the answer to a COUNT(*) of purchases at epsilon 0.1."""
+    cost = {"purchases": Cost(Fraction(1, 10), Fraction(0), ())}
+    ends = (float(number - 4), float(number + 4))
+    return answer(["count_star()"], ["BIGINT"], [(number,)], [(ends,)], cost)
+
+
+@dataclass(frozen=True)
+class FakeState:
+    text: tuple[str, ...] = ("epsilon 9.9 of 10 is left",)
+
+    def lines(self) -> tuple[str, ...]:
+        return self.text
+
+
+@dataclass
+class FakeConnection:
+    """Answers with `on_sql`; `asked` holds what it was asked."""
+
+    on_sql: Callable[[str], Result] = lambda _sql: count_of(123)
+    catalog: Catalog = field(default_factory=lambda: load(SCHEMA))
+    asked: list[tuple[str, object, object]] = field(default_factory=list)
+    interrupted: threading.Event = field(default_factory=threading.Event)
+
+    def sql(self, query: str, *, epsilon: object = None, delta: object = None) -> Result:
+        self.asked.append((query.strip(), epsilon, delta))
+        return self.on_sql(query)
+
+    def explain(self, query: str, *, epsilon: object = None, delta: object = None) -> str:
+        return f"explained {query} at {epsilon}, {delta}"
+
+    def budget(self) -> dict[str, FakeState]:
+        return {"purchases": FakeState()}
+
+    def interrupt(self) -> None:
+        self.interrupted.set()
