@@ -71,11 +71,13 @@ def plan_measures(
     domain: Callable[[Expression], Domain],
     noise: Noise,
     *,
+    never_null: frozenset[int],
     more: int,
 ) -> Wanted:
     """Return the measures that answer `aggregates`; equal needs share one.
 
-    `more`: how many further vectors (key selection) share the epsilon.
+    never_null: the numbers of the columns that hold no NULL. `more`: how many further vectors (key
+    selection) share the epsilon.
     Raises NotPrivateError for an argument that nothing bounds.
     """
     arguments = dict.fromkeys(
@@ -115,7 +117,7 @@ def plan_measures(
         if degree == 0:
             graded[argument] = _sum(argument, found, rows)
         else:
-            null = argument == host and _nullable(argument)
+            null = argument == host and not _in(argument, never_null)
             most = _MOST_CELLS[degree]
             while most**degree * noise.max_rows > _MOST_SCALED:
                 most //= 2
@@ -130,8 +132,8 @@ def _argument(aggregate: Aggregate) -> Expression:
     return aggregate.argument if aggregate.argument is not None else Literal(None, aggregate.type)
 
 
-def _nullable(argument: Expression) -> bool:
-    return not isinstance(argument, Ref) or argument.column.nullable
+def _in(argument: Expression, columns: frozenset[int]) -> bool:
+    return isinstance(argument, Ref) and argument.column.number in columns
 
 
 def _readout(
