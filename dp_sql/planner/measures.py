@@ -181,6 +181,8 @@ def bounded(argument: Expression, domain: Domain) -> Domain:
 
 def _sum(argument: Expression, domain: Domain, rows: Fraction) -> SumMeasure:
     low, high = _ends(domain)
+    if low == 0 == high:
+        high = Fraction(1)
     largest = max(abs(low), abs(high))
     scale = largest * rows  # of the Laplace noise, in the argument's unit
     if domain.step is not None:
@@ -188,7 +190,8 @@ def _sum(argument: Expression, domain: Domain, rows: Fraction) -> SumMeasure:
         while scale / step > _MOST_STEPS or largest / step > 2**52:
             step *= 2
         return SumMeasure(argument, low, high, step)
-    step = _power_below(min(scale / _NOISE_CELLS, (high - low) / FINEST_CELLS))
+    width = high - low if high > low else largest
+    step = _power_below(min(scale / _NOISE_CELLS, width / FINEST_CELLS))
     while largest / step > 2**52:
         step *= 2
     return SumMeasure(argument, low, high, step)
@@ -204,6 +207,8 @@ def _moments(
     null_component: bool,
 ) -> MomentMeasure:
     low, high = _ends(domain)
+    if low == high:
+        high += 1  # a range of one point has no width to divide
     if domain.step is not None and (high - low) % domain.step == 0:
         natural = int((high - low) / domain.step)
         if natural <= most:
@@ -217,8 +222,6 @@ def _moments(
 def _ends(domain: Domain) -> tuple[Fraction, Fraction]:
     if domain.low is None or domain.high is None:
         raise NotPrivateError("an argument without bounds.")
-    if domain.low == domain.high:
-        return domain.low, domain.high + 1  # a range of one point has no width to divide
     return domain.low, domain.high
 
 
