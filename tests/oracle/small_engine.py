@@ -53,7 +53,9 @@ class SmallEngine:
     def stage(self, table: str, parts: Sequence[Sequence[Row]]) -> None:
         """Keep several sets of rows for a table, for `use`: texts are read once for all of them."""
         columns = ", ".join(f"c{i} {t}" for i, t in enumerate(self._types[table]))
-        self._connection.execute(f'CREATE OR REPLACE TABLE "staged_{table}" (part INTEGER, {columns})')
+        self._connection.execute(
+            f'CREATE OR REPLACE TABLE "staged_{table}" (part INTEGER, {columns})'
+        )
         types = ["INTEGER", *self._types[table]]
         listed = ", ".join(
             f"({', '.join(_text(v, t) for v, t in zip((part, *row), types, strict=True))})"
