@@ -16,7 +16,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracle.neighbours import database, neighbours, rows_of
+from oracle.neighbours import Database, database, neighbours, rows_of
 from oracle.small_engine import SmallEngine, Totals
 from oracle.small_schema import PUBLIC, small_catalog
 from oracle.statements import pick, statement
