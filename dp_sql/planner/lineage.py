@@ -32,6 +32,17 @@ def scans(relation: Relation, *, padded: bool = False) -> list[tuple[Scan, bool]
             return []
 
 
+def never_null(relation: Relation) -> frozenset[int]:
+    """Return the numbers of the scans' columns that are declared without NULL and never padded."""
+    return frozenset(
+        column.number
+        for scan, padded in scans(relation)
+        if not padded
+        for column in scan.columns
+        if not column.nullable
+    )
+
+
 def expand(relation: Relation, expression: Expression) -> Expression:
     """Return `expression` over the columns of scans: computed columns replaced by what they mean."""
     definitions = _definitions(relation)

@@ -71,11 +71,13 @@ def plan_measures(
     domain: Callable[[Expression], Domain],
     noise: Noise,
     *,
+    never_null: frozenset[int],
     more: int,
 ) -> Wanted:
     """Return the measures that answer `aggregates`; equal needs share one.
 
-    `more`: how many further vectors (key selection) share the epsilon.
+    never_null: the numbers of the columns that hold no NULL. `more`: how many further vectors (key
+    selection) share the epsilon.
     Raises NotPrivateError for an argument that nothing bounds.
     """
     arguments = dict.fromkeys(
@@ -115,7 +117,7 @@ def plan_measures(
         if degree == 0:
             graded[argument] = _sum(argument, found, rows)
         else:
-            null = argument == host and _nullable(argument)
+            null = argument == host and not _in(argument, never_null)
             most = _MOST_CELLS[degree]
             while most**degree * noise.max_rows > _MOST_SCALED:
                 most //= 2
@@ -130,8 +132,8 @@ def _argument(aggregate: Aggregate) -> Expression:
     return aggregate.argument if aggregate.argument is not None else Literal(None, aggregate.type)
 
 
-def _nullable(argument: Expression) -> bool:
-    return not isinstance(argument, Ref) or argument.column.nullable
+def _in(argument: Expression, columns: frozenset[int]) -> bool:
+    return isinstance(argument, Ref) and argument.column.number in columns
 
 
 def _readout(
@@ -179,6 +181,8 @@ def bounded(argument: Expression, domain: Domain) -> Domain:
 
 def _sum(argument: Expression, domain: Domain, rows: Fraction) -> SumMeasure:
     low, high = _ends(domain)
+    if low == 0 == high:
+        high = Fraction(1)
     largest = max(abs(low), abs(high))
     scale = largest * rows  # of the Laplace noise, in the argument's unit
     if domain.step is not None:
@@ -186,7 +190,8 @@ def _sum(argument: Expression, domain: Domain, rows: Fraction) -> SumMeasure:
         while scale / step > _MOST_STEPS or largest / step > 2**52:
             step *= 2
         return SumMeasure(argument, low, high, step)
-    step = _power_below(min(scale / _NOISE_CELLS, (high - low) / FINEST_CELLS))
+    width = high - low if high > low else largest
+    step = _power_below(min(scale / _NOISE_CELLS, width / FINEST_CELLS))
     while largest / step > 2**52:
         step *= 2
     return SumMeasure(argument, low, high, step)
@@ -202,6 +207,8 @@ def _moments(
     null_component: bool,
 ) -> MomentMeasure:
     low, high = _ends(domain)
+    if low == high:
+        high += 1  # a range of one point has no width to divide
     if domain.step is not None and (high - low) % domain.step == 0:
         natural = int((high - low) / domain.step)
         if natural <= most:
@@ -215,8 +222,6 @@ def _moments(
 def _ends(domain: Domain) -> tuple[Fraction, Fraction]:
     if domain.low is None or domain.high is None:
         raise NotPrivateError("an argument without bounds.")
-    if domain.low == domain.high:
-        return domain.low, domain.high + 1  # a range of one point has no width to divide
     return domain.low, domain.high
 
 

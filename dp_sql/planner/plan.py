@@ -25,7 +25,7 @@ from dp_sql.plan.relation import (
 )
 from dp_sql.plan.release import PlannedRelease, Release, Vector
 from dp_sql.planner.keys import KeyPlan, key_column, plan_keys
-from dp_sql.planner.lineage import column_domains
+from dp_sql.planner.lineage import column_domains, never_null
 from dp_sql.planner.measures import FINEST_CELLS, Noise, plan_measures
 from dp_sql.privacy.unit import Level
 from dp_sql.schema import sqltype
@@ -62,6 +62,7 @@ def plan_release(
         release.aggregates,
         lambda e: domain_of(e, domains),
         Noise(rows, groups, epsilon),
+        never_null=never_null(release.source),
         more=int(bool(keys.private)),
     )
     measures = list(wanted.measures)

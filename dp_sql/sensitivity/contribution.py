@@ -92,6 +92,8 @@ def _vector(
     moved: Change
     if _always_one(plan, measure, unit):
         moved, rule = unchanged(), "every row counts once and the number of rows is public"
+    elif cells == 0 and not apart:
+        moved, rule = unchanged(), "the public keys have no value, so there is no group"
     else:
         moved = change(contribution, groups, None if apart else cells, unit)
         rule = f"{_set_in_words(contribution)} in each of {groups} group{'s' * (groups > 1)}"

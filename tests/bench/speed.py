@@ -73,7 +73,9 @@ def main(file: str) -> None:
             median(lambda sql=simple: plain.execute(sql).fetchall()),
         )
     plain.close()
-    print(f"{'level':6} {'key':9} {'aggregates':22} {'dp_sql':>8} {'hand':>8} {'plain':>8} {'ratio':>6}")
+    print(
+        f"{'level':6} {'key':9} {'aggregates':22} {'dp_sql':>8} {'hand':>8} {'plain':>8} {'ratio':>6}"
+    )
     for level in ("user", "event"):
         with tempfile.TemporaryDirectory() as folder:
             schema = Path(folder) / "visits.yaml"

@@ -7,9 +7,7 @@ def visits(file: str, level: str, groups: int, rows: int) -> str:
     """Return a schema over the visits of `visits.py` at one level; category is a private key."""
     user = level == "user"
     owner = "    owner: user_id\n" if user else ""
-    limits = (
-        f"    limits: {{max_groups: {groups}, max_rows_per_group: {rows}}}\n" if user else ""
-    )
+    limits = f"    limits: {{max_groups: {groups}, max_rows_per_group: {rows}}}\n" if user else ""
     regions = ", ".join(f"region_{i:02d}" for i in range(20))
     return (
         "version: 1\n"

@@ -33,11 +33,10 @@ def row(r: Random, owner: int | None, like: Row | None = None) -> Row:
 def unit(r: Random, identity: int, *, user: bool, most: int = 3) -> Unit:
     """Return the rows of a random unit: at user level one to `most`, alike now and then."""
     owner = identity if user else pick(r, (1, 2, None, identity))
-    first = row(r, owner)
-    count = 1 + r.randrange(most) if user else 1
-    rows = [first]
-    for _ in range(count - 1):
-        rows.append(first if r.random() < 0.2 else row(r, owner, first if r.random() < 0.6 else None))
+    rows = [row(r, owner)]
+    while user and len(rows) < most and r.random() < 0.6:
+        like = rows[0]
+        rows.append(like if r.random() < 0.2 else row(r, owner, pick(r, (None, like, like))))
     return tuple(rows)
 
 
@@ -85,9 +84,7 @@ def _again(r: Random, database: Database, *, user: bool, substitution: bool) -> 
     units = [i for i in database if i != NOBODY]
     if not substitution and (not units or r.random() < 0.4):
         return _added(r, database, user=user)
-    options = list(
-        _changed(r, database, pick(r, units), user=user, substitution=substitution)
-    )
+    options = list(_changed(r, database, pick(r, units), user=user, substitution=substitution))
     return pick(r, options)
 
 

@@ -50,6 +50,30 @@ class SmallEngine:
             )
             self._connection.execute(f"INSERT INTO {target} VALUES {listed}")
 
+    def stage(self, table: str, parts: Sequence[Sequence[Row]]) -> None:
+        """Keep several sets of rows for a table, for `use`: texts are read once for all of them."""
+        columns = ", ".join(f"c{i} {t}" for i, t in enumerate(self._types[table]))
+        self._connection.execute(
+            f'CREATE OR REPLACE TABLE "staged_{table}" (part INTEGER, {columns})'
+        )
+        types = ["INTEGER", *self._types[table]]
+        listed = ", ".join(
+            f"({', '.join(_text(v, t) for v, t in zip((part, *row), types, strict=True))})"
+            for part, rows in enumerate(parts)
+            for row in rows
+        )
+        if listed:
+            self._connection.execute(f'INSERT INTO "staged_{table}" VALUES {listed}')
+
+    def use(self, table: str, part: int) -> None:
+        """Replace the rows of a table by a staged set."""
+        target = f'{lower_relation.DATA}."{table}"'
+        self._connection.execute(f"DELETE FROM {target}")
+        self._connection.execute(
+            f'INSERT INTO {target} SELECT * EXCLUDE (part) FROM "staged_{table}" '
+            f"WHERE part = {part}"
+        )
+
     def query(self, sql: str) -> list[Row]:
         return list(self._connection.execute(sql).fetchall())
 

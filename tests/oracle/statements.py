@@ -77,7 +77,7 @@ def _source(r: Random, *, user: bool) -> Source:
         body = inner.replace("x,", "x * 2 - p AS x,", 1)
         return Source(f"WITH visits2 AS (SELECT {body} FROM visits) ", "visits2", names)
     if form == 5:
-        before = f"WITH w(a, b0, c0) AS (SELECT f, x, s FROM visits) "
+        before = "WITH w(a, b0, c0) AS (SELECT f, x, s FROM visits) "
         return Source(before, "w", {"x": "b0", "f": "a", "n": "b0", "p": "b0", "m": "a", "s": "c0"})
     if form == 6:
         kind = pick(r, ("JOIN", "LEFT JOIN", "INNER JOIN"))
@@ -197,7 +197,9 @@ class _Writer:
             case 6:
                 return self._column("z", "f", "m")
             case 7:
-                return f"CASE WHEN {self.condition(1)} THEN 'p' WHEN {self.condition(0)} THEN 'q' END"
+                return (
+                    f"CASE WHEN {self.condition(1)} THEN 'p' WHEN {self.condition(0)} THEN 'q' END"
+                )
             case 8:
                 return f"({self.condition(1)})"
             case 9:

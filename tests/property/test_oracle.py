@@ -10,29 +10,31 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from dp_sql.errors import DPSQLError, InternalError
-from dp_sql.parser.statement import parse
-from dp_sql.plan.facts import Facts
-from dp_sql.plan.release import PlannedRelease
-from dp_sql.planner.plan import plan_release
-from dp_sql.privacy.contribution import Change
-from dp_sql.privacy.unit import Adjacency, Level
-from dp_sql.schema.catalog import Catalog
-from dp_sql.sensitivity.contribution import derive
 from oracle.neighbours import Database, database, neighbours, rows_of
 from oracle.small_engine import SmallEngine, Totals
 from oracle.small_schema import PUBLIC, small_catalog
 from oracle.statements import pick, statement
 
+from dp_sql.errors import DPSQLError, InternalError
+from dp_sql.executor import lower_relation
+from dp_sql.parser.statement import parse
+from dp_sql.plan.facts import Facts
+from dp_sql.plan.release import PlannedRelease
+from dp_sql.planner.plan import plan_release
+from dp_sql.privacy.contribution import Box, Change, ContributionSet, Profile, Simplex
+from dp_sql.privacy.unit import Adjacency, Level
+from dp_sql.schema.catalog import Catalog
+from dp_sql.sensitivity import delta
+from dp_sql.sensitivity.contribution import derive
+
 COUNTS: Counter[str] = Counter()
-EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(1000))
+EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(1000), Fraction(1, 10**13))
 
 
 @cache
@@ -131,8 +133,7 @@ def compare(
             COUNTS["reached"] += 1
 
 
-def sums(plan: PlannedRelease, data: Database) -> tuple[Totals, Totals | None]:
-    engine().load("visits", rows_of(data))
+def sums(plan: PlannedRelease) -> tuple[Totals, Totals | None]:
     return released(plan, engine().totals(plan)), engine().chosen(plan)
 
 
@@ -155,20 +156,30 @@ def examine(r: Random) -> None:
     COUNTS["plans"] += len(plans)
     data = database(r, user=user)
     substitution = catalog.unit.adjacency is Adjacency.SUBSTITUTION
-    before = [sums(plan, data) for plan in plans]
-    near = neighbours(
-        r, data, user=user, substitution=substitution, group_size=catalog.unit.group_size
+    near = list(
+        neighbours(
+            r, data, user=user, substitution=substitution, group_size=catalog.unit.group_size
+        )
     )
-    for other in near:
-        COUNTS["neighbours"] += 1
+    COUNTS["neighbours"] += len(near)
+    engine().stage("visits", [rows_of(d) for d in (data, *near)])
+    engine().use("visits", 0)
+    before = [sums(plan) for plan in plans]
+    for part, other in enumerate(near, start=1):
+        engine().use("visits", part)
         for plan, fact, old in zip(plans, facts, before, strict=True):
             compare(
                 plan,
                 fact,
                 old,
-                sums(plan, other),
-                lambda: f"{sql}\n{catalog.unit} {catalog.tables['visits'].limits}\n{data}\n{other}",
+                sums(plan),
+                partial(described, sql, catalog, data, other),
             )
+
+
+def described(sql: str, catalog: Catalog, data: Database, other: Database) -> str:
+    limits = catalog.tables["visits"].limits
+    return f"{sql}\n{catalog.unit}\n{limits}\nD : {data}\nD': {other}"
 
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
@@ -181,7 +192,7 @@ def report(name: str) -> None:
 
 def test_no_neighbour_moves_a_vector_further_than_derived() -> None:
     @settings(
-        max_examples=750,
+        max_examples=540,
         derandomize=True,
         deadline=None,
         database=None,
@@ -197,6 +208,41 @@ def test_no_neighbour_moves_a_vector_further_than_derived() -> None:
     assert COUNTS["plans"] >= 600
     assert COUNTS["neighbours"] >= 3_000
     assert COUNTS["reached"] >= 300
+
+
+def _too_small(contribution: ContributionSet, groups: int) -> Profile:
+    """Return the change of a rule that takes one end for the larger of both."""
+    assert isinstance(contribution, Box | Simplex)
+    if isinstance(contribution, Simplex):
+        return ((contribution.total, groups),)
+    return tuple(
+        (-low or high, groups)
+        for low, high in zip(contribution.low, contribution.high, strict=True)
+    )
+
+
+MUTANTS: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "one end forgotten": (delta, "_one_sided", _too_small),
+    "substitution as add_remove": (delta, "_two_sided", lambda c, g, _: delta._one_sided(c, g)),
+    "groups not bounded": (
+        lower_relation, "_bound_groups", lambda source, *_: lower_relation.lower_relation(source),
+    ),
+    "rows not bounded": (
+        lower_relation, "_bound", lambda _, value, *__: f"CAST({value} AS HUGEINT)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_oracle_finds_a_wrong_rule(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*MUTANTS[name])
+
+    def search() -> None:
+        for index in range(100):
+            examine(Random(f"mutant-{index}"))  # noqa: S311  reproducible, not secret
+
+    with pytest.raises(AssertionError):
+        search()
 
 
 @pytest.mark.slow
