@@ -44,8 +44,8 @@ def read(plan: PlannedRelease, released: Released) -> list[Numbers]:
     Counts and sums are exact in the released values, BIGINT ones rounded to the nearest integer,
     halves to even, and cut off at the ends of BIGINT. Means lie in the declared range, population
     variances in [0, range^2 / 4]. A sample variance is the population's times n / (n - 1) for the
-    noisy n, and the population's where n is below 2. A mean or variance over a noisy weight that
-    isn't positive is the middle of its range.
+    noisy n, and the population's where n is below 2. Over a noisy weight of less than half a row a
+    mean is the number of its range nearest to 0, and a variance is 0.
 
     The result depends on released values alone. Raises InternalError for a vector that wasn't
     released.
@@ -117,10 +117,13 @@ def components_of(released: Released, readout: Readout) -> list[AnyIntegers]:
 
 
 def mean_of(measure: MomentMeasure, place: Floats) -> Floats:
-    """Return the mean in [low, high] from the mean place, NaN where the weight isn't positive."""
+    """Return the mean in [low, high] from the mean place, NaN where nobody seems to be there.
+
+    Then it is the number of the range that is nearest to 0, as for a sum over nothing.
+    """
     low, high = float(measure.low), float(measure.high)
-    inside = np.where(np.isnan(place), 0.5, np.clip(place, 0.0, 1.0))
-    return np.clip(low + (high - low) * inside, low, high)
+    means = np.where(np.isnan(place), 0.0, low + (high - low) * np.clip(place, 0.0, 1.0))
+    return np.clip(means, low, high)
 
 
 def variance_of(
@@ -128,10 +131,10 @@ def variance_of(
 ) -> Floats:
     """Return the variance of the argument, or its root.
 
-    spread: variance of the places, (B0 B2 - B1^2 / 4) / (B0 + B1 + B2)^2; NaN where that weight
-    isn't positive. rows: the noisy number of rows.
+    spread: variance of the places, (B0 B2 - B1^2 / 4) / (B0 + B1 + B2)^2; NaN where nobody seems to
+    be there, which gives 0. rows: the noisy number of rows.
     """
-    inside = np.where(np.isnan(spread), 0.125, np.clip(spread, 0.0, 0.25))
+    inside = np.where(np.isnan(spread), 0.0, np.clip(spread, 0.0, 0.25))
     if readout.sample:
         inside = inside * np.divide(rows, rows - 1, out=np.ones(rows.shape), where=rows >= 2)
     variance: Floats = inside * float(measure.high - measure.low) ** 2
@@ -202,21 +205,17 @@ def _spread(
     weight: AnyIntegers = np.sum(bernstein, axis=0)
     if isinstance(readout, MeanReadout):
         moment: AnyIntegers = np.sum([j * part for j, part in enumerate(bernstein)], axis=0)
-        return mean_of(measure, _quotients(moment, measure.degree * weight))
+        return mean_of(measure, _quotients(moment, measure.degree * weight, where=2 * weight >= unit))
     b0, b1, b2 = bernstein
-    spread = _quotients(4 * b0 * b2 - b1 * b1, 4 * weight * weight, where=weight > 0)
+    spread = _quotients(4 * b0 * b2 - b1 * b1, 4 * weight * weight, where=2 * weight >= unit)
     return variance_of(measure, readout, spread, ratio(weight, unit))
 
 
 def _quotients(
-    numerators: AnyIntegers, denominators: AnyIntegers, where: NDArray[Any] | None = None
+    numerators: AnyIntegers, denominators: AnyIntegers, where: NDArray[Any]
 ) -> Floats:
-    """Return correctly rounded quotients of Python integers, cut to [-2, 2].
-
-    NaN where `where` is false, by default where the denominator isn't positive.
-    """
-    valid = denominators > 0 if where is None else where
-    triples = zip(numerators, denominators, valid, strict=True)
+    """Return correctly rounded quotients of Python integers, cut to [-2, 2]; NaN where `where` is false."""
+    triples = zip(numerators, denominators, where, strict=True)
     cut = (
         math.nan if not ok else n / d if abs(n) <= 2 * d else 2.0 if n > 0 else -2.0
         for n, d, ok in triples

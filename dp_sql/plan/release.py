@@ -125,7 +125,7 @@ class SumReadout:
 
 @dataclass(frozen=True, slots=True)
 class MeanReadout:
-    """The mean of the argument: inside the measure's range; its middle where nobody seems there."""
+    """The mean of the argument: in the measure's range; its number nearest to 0 where nobody seems there."""
 
     vector: int
 
