@@ -27,7 +27,7 @@ from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.loader import load
 
 if TYPE_CHECKING:
-    from dp_sql.budget.state import BudgetState
+    from dp_sql.budget.record import BudgetState
 
 
 class Connection:
@@ -42,7 +42,7 @@ class Connection:
         ledger: str | PathLike[str] | None = None,
         analyst: str | None = None,
     ) -> None:
-        self._catalog: Catalog = load(schema)
+        self._catalog: Catalog = load(schema, database=database)
         self._analyst = analyst if analyst is not None else "owner"
         folder = None if data_dir is None else Path(data_dir)
         self._sampler = sampler_named(self._catalog.sampler)

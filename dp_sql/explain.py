@@ -25,7 +25,7 @@ from dp_sql.schema.catalog import Catalog
 from dp_sql.stages import Prepared, Step
 
 if TYPE_CHECKING:
-    from dp_sql.budget.state import BudgetState
+    from dp_sql.budget.record import BudgetState
 
 _Z95 = 1.959963984540054  # the normal quantile of 0.975
 _FALSE_POSITIVES = Fraction(1, 20)

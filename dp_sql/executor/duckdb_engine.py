@@ -228,5 +228,5 @@ def _exact(rows: list[tuple[object, ...]], keys: int, width: int) -> ExactTable:
     """
     if not rows:
         return ExactTable([], [[] for _ in range(width)])
-    columns: list[list[int]] = [list(c) for c in zip(*(row[keys:] for row in rows), strict=True)]  # type: ignore[arg-type]
+    columns: list[list[int]] = [list(c) for c in zip(*(row[keys:] for row in rows), strict=True)]
     return ExactTable([row[:keys] for row in rows], columns)

@@ -338,7 +338,8 @@ def _run(kind: SqlType, low: object, high: object) -> str:
     if isinstance(low, date) and isinstance(high, date):
         span = (high - low).days
         start = Literal(low, SqlType(Kind.DATE))
-        return f"SELECT {literal(start.value, start.type)} + CAST(i AS INTEGER) AS v_ FROM range({span + 1}) AS t(i)"
+        first = literal(start.value, start.type)
+        return f"SELECT {first} + CAST(i AS INTEGER) AS v_ FROM range({span + 1}) AS t(i)"
     return f"SELECT CAST(i AS {kind}) AS v_ FROM range({low}, {high} + 1) AS t(i)"
 
 

@@ -192,7 +192,9 @@ def _spread(
     blank = np.full(rows.shape, math.nan)
     if isinstance(readout, MeanReadout):
         moment: Floats = np.sum([j * part for j, part in enumerate(bernstein)], axis=0)
-        return mean_of(measure, np.divide(moment / measure.degree, rows, out=blank, where=rows >= 0.5))
+        return mean_of(
+            measure, np.divide(moment / measure.degree, rows, out=blank, where=rows >= 0.5)
+        )
     b0, b1, b2 = bernstein
     spread = np.divide(b0 * b2 - b1 * b1 / 4, rows * rows, out=blank, where=rows >= 0.5)
     return variance_of(measure, readout, spread, rows)

@@ -205,15 +205,15 @@ def _spread(
     weight: AnyIntegers = np.sum(bernstein, axis=0)
     if isinstance(readout, MeanReadout):
         moment: AnyIntegers = np.sum([j * part for j, part in enumerate(bernstein)], axis=0)
-        return mean_of(measure, _quotients(moment, measure.degree * weight, where=2 * weight >= unit))
+        return mean_of(
+            measure, _quotients(moment, measure.degree * weight, where=2 * weight >= unit)
+        )
     b0, b1, b2 = bernstein
     spread = _quotients(4 * b0 * b2 - b1 * b1, 4 * weight * weight, where=2 * weight >= unit)
     return variance_of(measure, readout, spread, ratio(weight, unit))
 
 
-def _quotients(
-    numerators: AnyIntegers, denominators: AnyIntegers, where: NDArray[Any]
-) -> Floats:
+def _quotients(numerators: AnyIntegers, denominators: AnyIntegers, where: NDArray[Any]) -> Floats:
     """Return correctly rounded quotients of Python integers, cut to [-2, 2]; NaN where `where` is false."""
     triples = zip(numerators, denominators, where, strict=True)
     cut = (

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dp_sql.plan.release import AggregateKind
 
-_KINDS: Mapping[type[exp.Expression], AggregateKind] = {
+_KINDS: Mapping[type[exp.Expr], AggregateKind] = {
     exp.Sum: AggregateKind.SUM,
     exp.Avg: AggregateKind.AVG,
     exp.Variance: AggregateKind.VAR_SAMP,
@@ -35,16 +35,16 @@ _ANONYMOUS = frozenset(
 class Call:
     """An aggregate of the text. argument: None for COUNT(*); condition: of FILTER or COUNT_IF."""
 
-    node: exp.Expression
+    node: exp.Expr
     kind: AggregateKind | None  # None: an aggregate that a release can't hold
     name: str
-    argument: exp.Expression | None
+    argument: exp.Expr | None
     distinct: bool
-    condition: exp.Expression | None
+    condition: exp.Expr | None
     extra: bool  # the node holds more than is read here
 
 
-def aggregate_name(node: exp.Expression) -> str | None:
+def aggregate_name(node: exp.Expr) -> str | None:
     """Return the name of the aggregate that `node` is, or None."""
     if isinstance(node, exp.AggFunc):
         return node.name.upper() if isinstance(node, exp.AnonymousAggFunc) else node.sql_name()
@@ -55,7 +55,7 @@ def aggregate_name(node: exp.Expression) -> str | None:
     return None
 
 
-def has_aggregate(node: exp.Expression) -> bool:
+def has_aggregate(node: exp.Expr) -> bool:
     """Return whether an aggregate stands in `node`, outside windows and subqueries."""
     if isinstance(node, exp.Query | exp.Subquery):
         return False
@@ -66,7 +66,7 @@ def has_aggregate(node: exp.Expression) -> bool:
     return any(has_aggregate(child) for child in node.iter_expressions())
 
 
-def _window_children(node: exp.Window) -> list[exp.Expression]:
+def _window_children(node: exp.Window) -> list[exp.Expr]:
     """Return what a window reads: the arguments of its function, its partition and its order."""
     function = node.this
     inner = [*function.iter_expressions()]
@@ -74,9 +74,9 @@ def _window_children(node: exp.Window) -> list[exp.Expression]:
     return inner + rest
 
 
-def read(node: exp.Expression) -> Call | None:
+def read(node: exp.Expr) -> Call | None:
     """Return the aggregate that `node` is, with its FILTER, or None where it isn't one."""
-    condition: exp.Expression | None = None
+    condition: exp.Expr | None = None
     inner = node
     if isinstance(node, exp.Filter):
         where = node.expression

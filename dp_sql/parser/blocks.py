@@ -35,7 +35,7 @@ class Blocks:
     def __init__(self, statement: Statement) -> None:
         self._statement = statement
 
-    def query(self, node: exp.Expression, env: Environment, *, top: bool = False) -> Bound:
+    def query(self, node: exp.Expr, env: Environment, *, top: bool = False) -> Bound:
         """Return what a query is; `top` for the statement's own block."""
         match node:
             case exp.Subquery():
@@ -52,7 +52,7 @@ class Blocks:
                     f"{type(node).__name__.upper()} isn't answered here.", node
                 )
 
-    def _ctes(self, node: exp.Expression, env: Environment) -> tuple[Environment, list[exp.CTE]]:
+    def _ctes(self, node: exp.Expr, env: Environment) -> tuple[Environment, list[exp.CTE]]:
         """Bind the WITH of a block; return the environment and the open CTEs that stay in the text."""
         clause = node.args.get("with_")
         if clause is None:
@@ -82,7 +82,7 @@ class Blocks:
                 env = env.with_cte(name, name)
         return env, kept
 
-    def _reads_protected(self, node: exp.Expression, env: Environment) -> bool:
+    def _reads_protected(self, node: exp.Expr, env: Environment) -> bool:
         for table in node.find_all(exp.Table):
             if not is_plain_table(table):
                 continue
@@ -94,7 +94,7 @@ class Blocks:
                 return True
         return False
 
-    def rename(self, rows: PrivateRows, names: list[str], node: exp.Expression) -> PrivateRows:
+    def rename(self, rows: PrivateRows, names: list[str], node: exp.Expr) -> PrivateRows:
         """Return the rows with the column names of an alias list; ownership stays with the column."""
         if not names:
             return rows
@@ -154,7 +154,7 @@ class Blocks:
         node: exp.Select,
         scope: Scope,
         relation: Relation,
-        aliases: dict[str, exp.Expression],
+        aliases: dict[str, exp.Expr],
     ) -> PrivateRows:
         for key, what in (
             ("distinct", "DISTINCT"), ("limit", "LIMIT"), ("offset", "OFFSET"), ("qualify", "QUALIFY"),
@@ -178,10 +178,11 @@ class Blocks:
         expressions: dict[int, Expression] = {}
         for item in node.expressions:
             for name, bound in self._items(item, scope, binder):
-                if isinstance(bound, Ref):
-                    column = bound.column
-                else:
-                    column = self._statement.column(name, bound.type)
+                column = (
+                    bound.column
+                    if isinstance(bound, Ref)
+                    else self._statement.column(name, bound.type)
+                )
                 visible.append(Named(name, column))
                 columns[column.number] = column
                 expressions[column.number] = bound
@@ -194,7 +195,7 @@ class Blocks:
         )
 
     def _items(
-        self, item: exp.Expression, scope: Scope, binder: Expressions
+        self, item: exp.Expr, scope: Scope, binder: Expressions
     ) -> list[tuple[str, Expression]]:
         """Return the (name, expression) pairs that one item of a select list stands for."""
         if isinstance(item, exp.Star) or (
@@ -241,7 +242,7 @@ class Blocks:
                 copy.set(key, self.open_expression(node.args[key], env))
         return OpenBlock(self._with(copy, kept))
 
-    def _with(self, tree: exp.Expression, kept: list[exp.CTE]) -> exp.Expression:
+    def _with(self, tree: exp.Expr, kept: list[exp.CTE]) -> exp.Expr:
         if kept:
             recursive = any(_names_table(cte.this, cte.alias) for cte in kept)
             tree.set("with_", exp.With(expressions=kept, recursive=recursive))
@@ -266,7 +267,7 @@ class Blocks:
             args["joins"] = joins
         return exp.Select(**args)
 
-    def open_expression(self, node: exp.Expression, env: Environment) -> exp.Expression:
+    def open_expression(self, node: exp.Expr, env: Environment) -> exp.Expr:
         """Rewrite an expression above the releases; every subquery in it has to be open."""
         match node:
             case exp.Table():
@@ -288,13 +289,13 @@ class Blocks:
                 return type(node)(**{k: self._open_value(v, env) for k, v in node.args.items()})
 
     def _open_value(self, value: object, env: Environment) -> object:
-        if isinstance(value, exp.Expression):
+        if isinstance(value, exp.Expr):
             return self.open_expression(value, env)
         if isinstance(value, list):
             return [self._open_value(item, env) for item in value]
         return value
 
-    def open_table(self, node: exp.Table, env: Environment) -> exp.Expression:
+    def open_table(self, node: exp.Table, env: Environment) -> exp.Expr:
         """Rewrite a table that an open block reads: a public one, an open CTE or a list of constants."""
         if isinstance(node.this, exp.Identifier):
             found = env.ctes.get(ascii_lower(node.name)) if not node.db else None
@@ -319,6 +320,6 @@ class Blocks:
         return type(node)(**{k: self._open_value(v, env) for k, v in node.args.items()})
 
 
-def _names_table(node: exp.Expression, name: str) -> bool:
+def _names_table(node: exp.Expr, name: str) -> bool:
     lowered = ascii_lower(name)
     return any(ascii_lower(t.name) == lowered for t in node.find_all(exp.Table))

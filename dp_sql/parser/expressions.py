@@ -17,7 +17,7 @@ from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
 from dp_sql.schema.sqltype import Kind
 
-BINARY: Mapping[type[exp.Expression], str] = {
+BINARY: Mapping[type[exp.Expr], str] = {
     exp.Add: "+",
     exp.Sub: "-",
     exp.Mul: "*",
@@ -39,7 +39,7 @@ BINARY: Mapping[type[exp.Expression], str] = {
 }
 
 # class -> (name in the function table, its arguments in order); what else the node holds is refused
-SIMPLE: Mapping[type[exp.Expression], tuple[str, tuple[str, ...]]] = {
+SIMPLE: Mapping[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Abs: ("abs", ("this",)),
     exp.Sign: ("sign", ("this",)),
     exp.Floor: ("floor", ("this",)),
@@ -79,7 +79,7 @@ SIMPLE: Mapping[type[exp.Expression], tuple[str, tuple[str, ...]]] = {
     exp.TimeToStr: ("strftime", ("this", "format")),
 }
 
-_LISTS: Mapping[type[exp.Expression], str] = {
+_LISTS: Mapping[type[exp.Expr], str] = {
     exp.Coalesce: "coalesce",
     exp.Least: "least",
     exp.Greatest: "greatest",
@@ -96,19 +96,19 @@ class Expressions:
     aliases: what the names of its select list stand for, for expressions that may use them.
     """
 
-    def __init__(self, scope: Scope, aliases: Mapping[str, exp.Expression] | None = None) -> None:
+    def __init__(self, scope: Scope, aliases: Mapping[str, exp.Expr] | None = None) -> None:
         self._scope = scope
         self._statement = scope.statement
         self._aliases = dict(aliases or {})
 
-    def bind(self, node: exp.Expression) -> Expression:
+    def bind(self, node: exp.Expr) -> Expression:
         """Return the typed expression, or raise a QueryError with a caret under what is wrong."""
         try:
             return self._bind(node)
         except functions.TypeProblem as problem:
             raise self._statement.wrong(f"{problem}", node) from None
 
-    def bind_condition(self, node: exp.Expression) -> Expression:
+    def bind_condition(self, node: exp.Expr) -> Expression:
         """Return a bound expression of type BOOLEAN."""
         bound = self.bind(node)
         if bound.type.kind is Kind.NULL:
@@ -119,7 +119,7 @@ class Expressions:
             )
         return bound
 
-    def _bind(self, node: exp.Expression) -> Expression:
+    def _bind(self, node: exp.Expr) -> Expression:
         kind = type(node)
         if kind in BINARY:
             return self._binary(node)
@@ -204,7 +204,7 @@ class Expressions:
             case _:
                 raise self._refuse(node)
 
-    def _refuse(self, node: exp.Expression) -> Exception:
+    def _refuse(self, node: exp.Expr) -> Exception:
         aggregate = aggregate_name(node)
         if aggregate is not None:
             return self._statement.wrong(
@@ -219,7 +219,7 @@ class Expressions:
             hint="arithmetic, CASE, comparisons, text and date functions of the README's list",
         )
 
-    def _only(self, node: exp.Expression, *keys: str) -> None:
+    def _only(self, node: exp.Expr, *keys: str) -> None:
         """Refuse a node that holds more than `keys`: nothing of the text is silently ignored."""
         for key, value in node.args.items():
             if key not in keys and key not in _FLAGS and value not in (None, False, []):
@@ -227,21 +227,21 @@ class Expressions:
                     f"this form of {type(node).__name__.upper()} isn't answered.", node
                 )
 
-    def _plain(self, node: exp.Expression) -> None:
+    def _plain(self, node: exp.Expr) -> None:
         """Refuse an operand whose reading differs between DuckDB and others unless in parentheses."""
         if isinstance(node, exp.Not | exp.In | exp.Between | exp.Like | exp.ILike | exp.Is):
             raise self._statement.unsupported(
                 "this condition can be read in two ways.", node, hint="put it in parentheses"
             )
 
-    def _call(self, name: str, node: exp.Expression, args: list[exp.Expression]) -> Expression:
+    def _call(self, name: str, node: exp.Expr, args: list[exp.Expr]) -> Expression:
         bound = tuple(self.bind(arg) for arg in args)
         try:
             return functions.call(name, bound)
         except functions.TypeProblem as problem:
             raise self._statement.wrong(f"{problem}", node) from None
 
-    def _binary(self, node: exp.Expression) -> Expression:
+    def _binary(self, node: exp.Expr) -> Expression:
         self._only(node, "this", "expression")
         name = BINARY[type(node)]
         if name not in ("and", "or"):
@@ -249,7 +249,7 @@ class Expressions:
             self._plain(node.expression)
         return self._call(name, node, [node.this, node.expression])
 
-    def _simple(self, node: exp.Expression) -> Expression:
+    def _simple(self, node: exp.Expr) -> Expression:
         name, keys = SIMPLE[type(node)]
         self._only(node, *keys)
         return self._call(name, node, [node.args[k] for k in keys if node.args.get(k) is not None])
@@ -324,7 +324,7 @@ class Expressions:
                 ) from None
         return functions.cast(operand, target)
 
-    def _part(self, part: str, value: exp.Expression) -> Expression:
+    def _part(self, part: str, value: exp.Expr) -> Expression:
         name = _PARTS.get(part.upper(), part.lower())
         return functions.call("date_part", (Literal(name, sqltype.VARCHAR), self.bind(value)))
 
@@ -332,7 +332,7 @@ class Expressions:
         unit = Literal(self._unit(node), sqltype.VARCHAR)
         return functions.call("date_trunc", (unit, self.bind(node.this)))
 
-    def _unit(self, node: exp.Expression) -> str:
+    def _unit(self, node: exp.Expr) -> str:
         unit = node.args.get("unit")
         if isinstance(unit, exp.Var | exp.Literal):
             return unit.name.lower()

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 class Item:
     """One item of FROM, bound. `tree` is what the residual reads when the block is open."""
 
-    node: exp.Expression
+    node: exp.Expr
     join: exp.Join | None  # how it is joined to the items before it; None for the first
     alias: str
     rows: PrivateRows | None  # protected rows, or the rows of a public table
-    tree: exp.Expression | None
+    tree: exp.Expr | None
 
 
 class FromClause:
@@ -79,7 +79,7 @@ class FromClause:
             )
         return found
 
-    def _item(self, node: exp.Expression, join: exp.Join | None) -> Item:
+    def _item(self, node: exp.Expr, join: exp.Join | None) -> Item:
         alias = node.alias_or_name
         names = [i.name for i in _alias_columns(node)]
         if isinstance(node, exp.Table) and is_plain_table(node):
@@ -112,7 +112,7 @@ class FromClause:
             raise self._statement.unsupported("this item of FROM isn't answered.", node)
         return Item(node, join, alias, None, self._blocks.open_expression(node, self._env))
 
-    def _scan(self, spec: TableSpec, node: exp.Expression) -> PrivateRows:
+    def _scan(self, spec: TableSpec, node: exp.Expr) -> PrivateRows:
         """Return the rows of a declared table; every column gets a fresh number."""
         if isinstance(spec.owner, OwnerThrough):
             raise self._statement.unsupported(
@@ -242,7 +242,7 @@ class FromClause:
         scope = Scope(self._statement, tuple(sources), merged)
         return Expressions(scope).bind_condition(on)
 
-    def _equal(self, a: Expression, b: Expression, node: exp.Expression) -> Expression:
+    def _equal(self, a: Expression, b: Expression, node: exp.Expr) -> Expression:
         try:
             return functions.call("=", (a, b))
         except functions.TypeProblem as problem:
@@ -258,6 +258,6 @@ def conjunction(parts: Sequence[Expression]) -> Expression:
     return result
 
 
-def _alias_columns(node: exp.Expression) -> list[exp.Identifier]:
+def _alias_columns(node: exp.Expr) -> list[exp.Identifier]:
     alias = node.args.get("alias")
     return list(alias.args.get("columns") or []) if isinstance(alias, exp.TableAlias) else []

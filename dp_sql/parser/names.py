@@ -26,7 +26,7 @@ def is_plain_table(node: exp.Table) -> bool:
     return isinstance(node.this, exp.Identifier)
 
 
-def deny_open(statement: Statement, node: exp.Expression) -> None:
+def deny_open(statement: Statement, node: exp.Expr) -> None:
     """Raise UnsupportedSQLError where a node above the releases is one that is never run."""
     if isinstance(node, exp.Anonymous) and node.name.lower() in _DENIED:
         raise statement.unsupported(f"the function {node.name} isn't answered.", node)

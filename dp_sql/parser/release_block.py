@@ -37,7 +37,7 @@ class ReleaseBlock:
         statement: Statement,
         scope: Scope,
         source: Relation,
-        aliases: Mapping[str, exp.Expression],
+        aliases: Mapping[str, exp.Expr],
         blocks: Blocks,
         env: Environment,
     ) -> None:
@@ -116,7 +116,7 @@ class ReleaseBlock:
             if all(key.expression != bound for key in self._keys):
                 self._keys.append(Key(f"k{len(self._keys)}", bound))
 
-    def _group_item(self, item: exp.Expression, node: exp.Select) -> exp.Expression:
+    def _group_item(self, item: exp.Expr, node: exp.Select) -> exp.Expr:
         """Return what an item of GROUP BY means: a position, an alias or an expression."""
         inner = item.unnest() if isinstance(item, exp.Paren) else item
         if isinstance(inner, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):
@@ -131,11 +131,11 @@ class ReleaseBlock:
                 raise self._statement.wrong(
                     f"GROUP BY {inner.name}: there are {len(node.expressions)} columns.", inner
                 )
-            chosen = node.expressions[index - 1]
+            chosen: exp.Expr = node.expressions[index - 1]
             return chosen.this if isinstance(chosen, exp.Alias) else chosen
         return item
 
-    def _check_key(self, bound: Expression, node: exp.Expression) -> None:
+    def _check_key(self, bound: Expression, node: exp.Expr) -> None:
         if bound.type.kind in (Kind.INTERVAL, Kind.NULL):
             raise self._statement.unsupported(f"a key of type {bound.type} isn't answered.", node)
         if isinstance(bound, Ref) and bound.column.number in self._owners:
@@ -145,7 +145,7 @@ class ReleaseBlock:
                 hint="group by something that many people share",
             )
 
-    def _item(self, item: exp.Expression) -> exp.Expression:
+    def _item(self, item: exp.Expr) -> exp.Expr:
         if isinstance(item, exp.Star) or (
             isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
         ):
@@ -155,7 +155,7 @@ class ReleaseBlock:
         name = item.name if isinstance(item, exp.Column) else item.sql(dialect="duckdb")
         return exp.Alias(this=self._open(item), alias=exp.to_identifier(name, quoted=True))
 
-    def _open(self, node: exp.Expression) -> exp.Expression:
+    def _open(self, node: exp.Expr) -> exp.Expr:
         """Rewrite an expression above the aggregates."""
         call = None if isinstance(node, exp.Window) else aggregates.read(node)
         if call is not None:
@@ -176,16 +176,16 @@ class ReleaseBlock:
         return type(node)(**{k: self._value(v) for k, v in node.args.items()})
 
     def _value(self, value: object) -> object:
-        if isinstance(value, exp.Expression):
+        if isinstance(value, exp.Expr):
             return self._open(value)
         if isinstance(value, list):
             return [self._value(item) for item in value]
         return value
 
-    def _released(self, column: str) -> exp.Expression:
+    def _released(self, column: str) -> exp.Expr:
         return exp.column(column, table=self._name, quoted=True)
 
-    def _key(self, node: exp.Expression) -> str | None:
+    def _key(self, node: exp.Expr) -> str | None:
         """Return the released column of the key that `node` is, or None."""
         if not self._keys or isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Var):
             return None
@@ -199,7 +199,7 @@ class ReleaseBlock:
             return None
         return next((key.name for key in self._keys if key.expression == bound), None)
 
-    def _bare(self, node: exp.Column) -> exp.Expression:
+    def _bare(self, node: exp.Column) -> exp.Expr:
         """Rewrite a column that is no key: an alias of the select list, or an error."""
         name = ascii_lower(node.name)
         if not node.table and name in self._aliases:

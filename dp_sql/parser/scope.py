@@ -37,7 +37,7 @@ class PrivateRows:
 class OpenBlock:
     """A block over released results and public data alone, as a tree for the residual."""
 
-    tree: exp.Expression
+    tree: exp.Expr
 
 
 Bound = PrivateRows | OpenBlock
@@ -59,7 +59,7 @@ class Statement:
         return Column(self._numbers, name, kind, nullable)
 
     def unsupported(
-        self, message: str, node: exp.Expression | None, *, hint: str | None = None
+        self, message: str, node: exp.Expr | None, *, hint: str | None = None
     ) -> UnsupportedSQLError:
         """Return the error for a construct that isn't answered, with a caret under `node`."""
         return UnsupportedSQLError(
@@ -67,16 +67,14 @@ class Statement:
         )
 
     def not_private(
-        self, message: str, node: exp.Expression | None, *, hint: str | None = None
+        self, message: str, node: exp.Expr | None, *, hint: str | None = None
     ) -> NotPrivateError:
         """Return the error for an answer that no noise makes private."""
         return NotPrivateError(
             message, hint=hint, text=self.text, position=position_of(self.text, node)
         )
 
-    def wrong(
-        self, message: str, node: exp.Expression | None, *, hint: str | None = None
-    ) -> QueryError:
+    def wrong(self, message: str, node: exp.Expr | None, *, hint: str | None = None) -> QueryError:
         """Return the error for SQL that has no meaning."""
         return QueryError(message, hint=hint, text=self.text, position=position_of(self.text, node))
 

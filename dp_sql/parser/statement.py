@@ -29,16 +29,18 @@ def parse(text: str, catalog: Catalog) -> Query:
             tree,
             hint="aggregate them: SELECT COUNT(*) FROM …",
         )
-    tree, items = _aligned(bound.tree, len(statement.releases))
+    rendered, items = _aligned(bound.tree, len(statement.releases))
     return Query(
         tuple(statement.releases),
-        Residual(_render(tree), text, tuple(sorted(statement.public_tables)), items),
+        Residual(_render(rendered), text, tuple(sorted(statement.public_tables)), items),
     )
 
 
-def _aligned(tree: exp.Expression, releases: int) -> tuple[exp.Expression, tuple[str | None, ...]]:
+def _aligned(tree: exp.Expr, releases: int) -> tuple[exp.Expr, tuple[str | None, ...]]:
     """Return the tree with the group's number as last column, and its items, where rows are groups."""
-    source = tree.args.get("from_") if isinstance(tree, exp.Select) else None
+    if not isinstance(tree, exp.Select):
+        return tree, ()
+    source = tree.args.get("from_")
     if (
         source is None
         or releases != 1
@@ -57,7 +59,7 @@ def _aligned(tree: exp.Expression, releases: int) -> tuple[exp.Expression, tuple
     return tree.copy().select(number, copy=False), items
 
 
-def _render(tree: exp.Expression) -> str:
+def _render(tree: exp.Expr) -> str:
     try:
         return tree.sql(dialect="duckdb", comments=False)
     except (SqlglotError, ValueError, RecursionError):

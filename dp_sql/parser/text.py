@@ -12,7 +12,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from dp_sql.errors import Position, QueryError, UnsupportedSQLError
 
@@ -155,7 +155,7 @@ def _at(text: str, start: int, length: int) -> Position:
     return Position(before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1, length)
 
 
-def position_of(text: str, node: exp.Expression | None) -> Position | None:
+def position_of(text: str, node: exp.Expr | None) -> Position | None:
     """Return where `node` stands in `text`: its own place or that of its first part that has one."""
     if node is None:
         return None

@@ -118,7 +118,7 @@ class MomentMeasure:
     @property
     def total(self) -> int:
         """What the components of one row add up to at most."""
-        return self.cells**self.degree
+        return int(self.cells**self.degree)
 
 
 @dataclass(frozen=True, slots=True)
