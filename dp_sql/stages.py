@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dp_sql.executor.engine import Engine
-from dp_sql.mechanisms.measurement import Measurement, calibrate
 from dp_sql.mechanisms.empty import without_empty
 from dp_sql.mechanisms.interval import interval, redraw
+from dp_sql.mechanisms.measurement import Measurement, calibrate
 from dp_sql.mechanisms.readout import read
 from dp_sql.mechanisms.release import Released, release
 from dp_sql.mechanisms.sampler import Sampler
