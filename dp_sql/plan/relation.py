@@ -237,7 +237,15 @@ def inputs(relation: Relation) -> tuple[Relation, ...]:
             return ()
         case Join(left=left, right=right):
             return (left, right)
-        case Filter() | Project() | MeasureRows() | KeepKeys() | SumPerUnit() | BoundRows() | BoundGroups():
+        case (
+            Filter()
+            | Project()
+            | MeasureRows()
+            | KeepKeys()
+            | SumPerUnit()
+            | BoundRows()
+            | BoundGroups()
+        ):
             return (relation.source,)
         case _:
             assert_never(relation)

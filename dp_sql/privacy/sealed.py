@@ -24,8 +24,8 @@ class Sealed(Generic[T]):
     def _refuse(self, *_: Any) -> NoReturn:
         raise InternalError("a sealed value may not be looked at")
 
-    __iter__ = __len__ = __bool__ = __hash__ = __reduce__ = _refuse  # type: ignore[assignment]
-    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __format__ = __reduce_ex__ = _refuse  # type: ignore[assignment]
+    __iter__ = __len__ = __bool__ = __hash__ = __reduce__ = _refuse
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __format__ = __reduce_ex__ = _refuse
     __getstate__ = __copy__ = __deepcopy__ = __str__ = _refuse
 
     def __repr__(self) -> str:
