@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 
 from dp_sql.errors import ParameterError
 
 Amount = str | int | float | Decimal | Fraction
 
-_PLAIN = re.compile(r"[+-]?(\d{1,60}(\.\d{0,60})?|\.\d{1,60})([eE][+-]?\d{1,3})?")
+_PLAIN = re.compile(r"[+-]?(\d{1,60}(\.\d{0,60})?|\.\d{1,60})([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def exact(value: Amount, *, name: str) -> Fraction:
@@ -25,13 +25,22 @@ def exact(value: Amount, *, name: str) -> Fraction:
         )
     if isinstance(value, Fraction):
         return value
-    text = repr(float(value)) if isinstance(value, float) else str(value).strip()
+    text = _text(value)
     if not _PLAIN.fullmatch(text):
         shown = text if len(text) <= 40 else text[:37] + "…"
         raise ParameterError(
             f"{name} must be a finite decimal number, not {shown!r}.", hint=f"{name}=0.5"
         )
     return Fraction(Decimal(text))
+
+
+def _text(value: str | float | Decimal) -> str:
+    """Return the number as people write it; a float in its shortest form."""
+    if isinstance(value, float):
+        return repr(float(value))
+    if isinstance(value, int) and value.bit_length() > 200:
+        return hex(value)  # beyond the 60 digits that are read, perhaps beyond what str() writes
+    return str(value).strip()
 
 
 def parse_epsilon(value: Amount, *, name: str = "epsilon") -> Fraction:
@@ -52,4 +61,22 @@ def parse_delta(value: Amount, *, name: str = "delta") -> Fraction:
 
 def show(amount: Fraction) -> str:
     """Return `amount` as a short decimal for people: six significant digits, no trailing zeros."""
-    return f"{float(amount):.6g}"
+    return _shown(amount, ROUND_HALF_EVEN)
+
+
+def show_down(amount: Fraction) -> str:
+    """Return `amount` as `show` does, never above it: for what is left."""
+    return _shown(amount, ROUND_FLOOR)
+
+
+def show_up(amount: Fraction) -> str:
+    """Return `amount` as `show` does, never below it: for what is asked or spent."""
+    return _shown(amount, ROUND_CEILING)
+
+
+def _shown(amount: Fraction, rounding: str) -> str:
+    context = Context(prec=6, rounding=rounding)
+    short = context.divide(Decimal(amount.numerator), Decimal(amount.denominator))
+    if short and not -300 < short.adjusted() < 300:
+        return f"{context.normalize(short):e}"  # no float holds it
+    return f"{float(short):.6g}"

@@ -52,8 +52,9 @@ class Change:
     profiles: tuple[Profile, ...]
 
     def __post_init__(self) -> None:
-        if not self.profiles or any(s < 0 or n < 0 for p in self.profiles for s, n in p):
-            raise ValueError("a change has at least one profile of non-negative entries")
+        entries = [number for profile in self.profiles for pair in profile for number in pair]
+        if not self.profiles or any(type(number) is not int or number < 0 for number in entries):
+            raise ValueError("a change has at least one profile of non-negative integers")
 
     @property
     def l1(self) -> int:

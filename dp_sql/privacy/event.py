@@ -23,6 +23,10 @@ class LaplaceEvent:
     scale: int
     change: Change
 
+    def __post_init__(self) -> None:
+        if type(self.scale) is not int or self.scale < 1:
+            raise ValueError("the scale of Laplace noise must be an integer of at least 1")
+
 
 @dataclass(frozen=True, slots=True)
 class GaussianEvent:
@@ -33,6 +37,12 @@ class GaussianEvent:
 
     sigma: int
     l2_squared: int
+
+    def __post_init__(self) -> None:
+        if type(self.sigma) is not int or self.sigma < 1:
+            raise ValueError("the sigma of Gaussian noise must be an integer of at least 1")
+        if type(self.l2_squared) is not int or self.l2_squared < 0:
+            raise ValueError("a squared L2 distance must be an integer of at least 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,10 @@ class KeySelectionEvent:
 
     noise: LaplaceEvent | GaussianEvent
     delta: Fraction
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.delta, Fraction) or not 0 <= self.delta < 1:
+            raise ValueError("the delta of key selection must be a fraction in [0, 1)")
 
 
 Event = LaplaceEvent | GaussianEvent | KeySelectionEvent

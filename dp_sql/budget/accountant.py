@@ -1,0 +1,194 @@
+"""Accountants: the rule that decides whether one more statement fits the budget of a table.
+
+An analyst chooses the next statement, its epsilon and its mechanism, after seeing the last answer.
+So every rule here is a *filter*: the claim made when a table is registered holds for each such
+choice. All amounts are integers; losses are rounded up to them and budgets down.
+
+Claim:   whatever the analyst does, as long as each statement fits before it runs, all answers that
+         read a table are together (epsilon, delta)-DP for its unit and adjacency, where epsilon and
+         delta are those it was registered with; under `pure`, (epsilon, selection_delta)-DP.
+Why:     Fix two neighbours and let P, Q be the laws of all answers under them. Statement t is a
+         pair of laws P_t, Q_t that depends on the past answers alone, and so do its amounts.
+         sequential: the sums of (epsilon_t, delta_t) stay below the budget on every path; basic
+             composition holds for amounts chosen on the way.
+         Key selection: P_t = (1 - d_t) P'_t + d_t P''_t and Q_t likewise, where P'_t and Q'_t
+             differ as the noise allows. The part of P in which no step takes its second branch is
+             P' times prod (1 - d_t) <= 1, a factor that the past fixes and Q shares; the rest of P
+             has mass at most E[sum d_t] <= selection_delta. It remains to show (epsilon, d)-DP for
+             P', Q' with d = 0 (pure) and d = delta - selection_delta (renyi).
+         pure: the loss L = ln(dP/dQ) of the transcript is at most the sum of the pure epsilons.
+         renyi: one order a > 1 and B = epsilon - c, c = conversion(a, d), are fixed when the table
+             is registered. After each statement (i) sum epsilon_t <= epsilon or (ii) sum r_t <= B,
+             r_t = RDP_t(a). Amounts never fall, so (i) or (ii) holds of the whole transcript too.
+             P(S) - e^epsilon Q(S) <= E_P[(1 - e^(epsilon - L))+] for every S. Where (i) holds
+             L <= epsilon, which adds 0. For y = e^(epsilon - L) in (0, 1), (1 - y) y^(a-1) has its
+             maximum K = (1/a)(1 - 1/a)^(a-1) at y = 1 - 1/a, so
+             (1 - e^(epsilon - L))+ <= K e^((a-1)(L - epsilon)). M_t = e^((a-1)(L_t - r_1 - … - r_t))
+             has E_P[M_t | past] <= M_(t-1), because E_P[e^((a-1)(L_t - L_(t-1))) | past] is
+             e^((a-1) D_a(P_t || Q_t)) and r_t is fixed by the past; M_t >= 0 and M_0 = 1, so
+             E_P[M_end] <= 1. Where (ii) holds e^((a-1)L) <= M_end e^((a-1)B), so these transcripts
+             add at most K e^((a-1)(B - epsilon)) = d, which is what c says. Exchange P and Q for
+             the other direction. A Gaussian has no finite epsilon: (i) is closed from then on.
+Assumes: a statement's amounts are reserved before its answer is drawn (one that is reserved and
+         never answered only adds); events bound the divergence for the table's adjacency and group
+         size; every draw is independent of the others.
+Source:  [Rogers2016] (basic composition, chosen on the way), [FeldmanZrnic2021] and [Lecuyer2021]
+         (Rényi filters), [Whitehouse2023] (a delta kept apart), [CanonneKamathSteinke2020] (K);
+         the union of (i) and (ii) is proved here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import assert_never
+
+from dp_sql.errors import InternalError
+from dp_sql.privacy.cost import Cost
+from dp_sql.privacy.event import Event, pure_epsilon, selection_delta
+from dp_sql.privacy.renyi import alpha_star, rdp, rdp_budget
+from dp_sql.schema.catalog import AccountantKind, BudgetSpec
+
+EPSILON_UNITS = 10**12
+"""Units of epsilon and of Rényi divergence in 1."""
+
+DELTA_UNITS = 10**24
+"""Units of delta in 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What a statement, or a table's whole history, has cost. All accountants' amounts are kept.
+
+    pure: sum of pure epsilons, in 1/EPSILON_UNITS; None is infinite, for ever.
+    rdp: sum of Rényi divergences at the table's order, in 1/EPSILON_UNITS; None is infinite, or
+        unknown because the table has no order.
+    selection_delta: sum of the deltas of key selections, in 1/DELTA_UNITS.
+    epsilon, delta: sums of the statements' guarantees, in the same units.
+    """
+
+    pure: int | None
+    rdp: int | None
+    selection_delta: int
+    epsilon: int
+    delta: int
+
+    def __post_init__(self) -> None:
+        amounts = (self.pure, self.rdp, self.selection_delta, self.epsilon, self.delta)
+        if any(a is not None and (type(a) is not int or a < 0) for a in amounts):
+            raise ValueError("an amount spent is a non-negative integer")
+
+    def __add__(self, other: Spend) -> Spend:
+        """Return the sum; infinite stays infinite."""
+        return Spend(
+            _plus(self.pure, other.pure),
+            _plus(self.rdp, other.rdp),
+            self.selection_delta + other.selection_delta,
+            self.epsilon + other.epsilon,
+            self.delta + other.delta,
+        )
+
+
+NOTHING = Spend(0, 0, 0, 0, 0)
+"""What a table has spent before its first statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The rule of one table, fixed when it is registered.
+
+    alpha: the order at which Rényi divergences are summed; None where the accountant isn't `renyi`
+        or leaves no delta for them.
+    epsilon, delta, selection_delta: the budget, in the units of Spend.
+    rdp: what the Rényi divergences may add up to, in 1/EPSILON_UNITS; below 0 where alpha is None.
+    """
+
+    kind: AccountantKind
+    alpha: float | None
+    epsilon: int
+    delta: int
+    selection_delta: int
+    rdp: int
+
+
+@lru_cache(maxsize=256)
+def order_of(spec: BudgetSpec) -> float | None:
+    """Return the order at which a table registered now with `spec` will sum its Rényi curves."""
+    rest = spec.delta - spec.selection_delta
+    if spec.accountant is not AccountantKind.RENYI or rest <= 0:
+        return None
+    return alpha_star(spec.epsilon, rest)
+
+
+@lru_cache(maxsize=256)
+def filter_of(spec: BudgetSpec, alpha: float | None) -> Filter:
+    """Return the rule for a table with the budget `spec`, whose order is `alpha`.
+
+    alpha: `order_of(spec)` of the day on which the table was registered.
+    """
+    room = Fraction(-1)
+    if alpha is not None:
+        room = rdp_budget(spec.epsilon, spec.delta - spec.selection_delta, alpha)
+    return Filter(
+        spec.accountant,
+        alpha,
+        epsilon=math.floor(spec.epsilon * EPSILON_UNITS),
+        delta=math.floor(spec.delta * DELTA_UNITS),
+        selection_delta=math.floor(spec.selection_delta * DELTA_UNITS),
+        rdp=math.floor(room * EPSILON_UNITS),
+    )
+
+
+def price(rule: Filter, cost: Cost) -> Spend:
+    """Return what `cost` takes from a table with that rule, each amount rounded up.
+
+    Raises InternalError for a cost that names no event.
+    """
+    if not cost.events and (cost.epsilon or cost.delta):
+        raise InternalError("a cost above zero must name the events that it pays for")
+    losses = [pure_epsilon(event) for event in cost.events]
+    finite = [loss for loss in losses if loss is not None]
+    pure = _up(sum(finite, Fraction(0)), EPSILON_UNITS) if len(finite) == len(losses) else None
+    return Spend(
+        pure,
+        _renyi(cost.events, rule.alpha),
+        _up(sum(map(selection_delta, cost.events), Fraction(0)), DELTA_UNITS),
+        _up(cost.epsilon, EPSILON_UNITS),
+        _up(cost.delta, DELTA_UNITS),
+    )
+
+
+def fits(rule: Filter, spent: Spend, spend: Spend) -> bool:
+    """Return whether a table that has spent `spent` may spend `spend` too."""
+    after = spent + spend
+    selected = after.selection_delta <= rule.selection_delta
+    pure = after.pure is not None and after.pure <= rule.epsilon
+    match rule.kind:
+        case AccountantKind.PURE:
+            return selected and pure
+        case AccountantKind.SEQUENTIAL:
+            return after.epsilon <= rule.epsilon and after.delta <= rule.delta
+        case AccountantKind.RENYI:
+            return selected and (pure or (after.rdp is not None and after.rdp <= rule.rdp))
+        case _:
+            assert_never(rule.kind)
+
+
+def _renyi(events: tuple[Event, ...], alpha: float | None) -> int | None:
+    """Return the sum of the events' curves at `alpha`, or None where it is infinite or unknown."""
+    if alpha is None:
+        return None
+    losses = [rdp(event, alpha) for event in events]
+    if any(math.isinf(loss) for loss in losses):
+        return None
+    return _up(sum(map(Fraction, losses), Fraction(0)), EPSILON_UNITS)
+
+
+def _up(amount: Fraction, units: int) -> int:
+    return math.ceil(amount * units)
+
+
+def _plus(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other

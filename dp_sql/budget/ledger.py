@@ -1,0 +1,225 @@
+"""The ledger: every charge of every table, durable before an answer is drawn.
+
+Claim:   no answer without its charge: when `reserve` returns, the charge of every table that the
+         statement reads is on disk, and all charges together fit each table's rule.
+Why:     one transaction that no other overlaps reads what was spent, decides, and appends; it is
+         synced before `reserve` returns, and it raises if any of that failed. Nothing takes a
+         charge back.
+Assumes: the caller reserves before it reads data, and what `store` assumes.
+Source:  [Rogers2016] for the filters that decide; see `accountant`.
+
+A process that dies, or a commit whose success can't be known, leaves a charge without an answer at
+worst, and the ledger shows it: its status stays "reserved". Time is written for people; nothing
+depends on clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import Connection
+
+from dp_sql.budget import rows
+from dp_sql.budget.accountant import fits, order_of, price
+from dp_sql.budget.left import refusal, repeats, shares
+from dp_sql.budget.record import (
+    BudgetState,
+    Entry,
+    Receipt,
+    Registration,
+    StatementRecord,
+    Status,
+    Verification,
+)
+from dp_sql.budget.store import Store
+from dp_sql.budget.verify import verify
+from dp_sql.errors import LedgerError
+from dp_sql.privacy.amount import show
+from dp_sql.privacy.cost import Cost
+from dp_sql.privacy.unit import PrivacyUnit
+from dp_sql.schema.catalog import BudgetSpec
+
+_ANEW = (
+    "or give the table a new `id`: that starts a second budget, and its people lose at most the sum"
+)
+
+
+class Ledger:
+    """The charges of all tables. Threads may share one; processes open their own on one file.
+
+    Every method raises LedgerError where the ledger can't be read or written, is damaged or closed.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def register(self, identity: str, name: str, unit: PrivacyUnit, spec: BudgetSpec) -> None:
+        """Make a table known under its identity, with the unit and the budget that it has for life.
+
+        Does nothing where it is known with the same ones. Raises LedgerError where they differ: the
+        charges so far were priced for the old unit, and a budget isn't raised by editing a schema.
+        """
+        now, order = _now(), order_of(spec)
+        wanted = Registration(identity, name, unit, spec, order, now)
+        with self._store.transaction(write=True) as connection:
+            known = rows.registration(connection, identity)
+            if known is None:
+                rows.add_registration(connection, wanted)
+            else:
+                _check_same(known, wanted)
+
+    def reserve(self, statement: StatementRecord, costs: Mapping[str, Cost]) -> Receipt:
+        """Charge a statement to every table that it reads, by identity: all of them, or none.
+
+        The charge is on disk when this returns. Raises BudgetExceededError, with nothing charged,
+        where a table has no room for its cost. Raises LedgerError for a table that isn't registered
+        and where the ledger can't be written: then nothing was charged, or the charge stands
+        without an answer.
+        """
+        with self._store.transaction(write=True) as connection:
+            time = _now()
+            number = rows.add_statement(connection, statement, time)
+            for identity in sorted(costs):
+                _charge(connection, (number, time, statement), identity, costs[identity])
+        return Receipt(number, statement.query_id)
+
+    def finish(self, receipt: Receipt, status: Status) -> bool:
+        """Note what became of a statement; return whether the note was written.
+
+        Never raises for a ledger that can't be written: the charge stands whatever the note says,
+        and a statement without one counts as unanswered.
+        """
+        try:
+            with self._store.transaction(write=True) as connection:
+                number, query_id = receipt.statement, receipt.query_id
+                return rows.set_status(connection, number, query_id, status)
+        except LedgerError:
+            return False
+
+    def state(self, identity: str) -> BudgetState:
+        """Return how a registered table's budget stands."""
+        with self._store.transaction(write=False) as connection:
+            known = _registered(connection, identity)
+            totals = rows.sums_of(connection, identity)
+            last = rows.last_spend(connection, identity)
+        rule = known.rule
+        more = None if last is None else repeats(rule, totals.spent, last)
+        used = shares(rule, totals.spent)
+        return BudgetState(known, totals.entries, totals.spent, used, more)
+
+    def registrations(self) -> list[Registration]:
+        """Return all registered tables, by name."""
+        with self._store.transaction(write=False) as connection:
+            return rows.registrations(connection)
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield every charge, oldest first. Charges made while this runs may be among them."""
+        after = 0
+        while True:
+            with self._store.transaction(write=False) as connection:
+                links = rows.page(connection, after)
+            if not links:
+                return
+            yield from (link.entry for link in links)
+            after = links[-1].entry.number
+
+    def verify(self) -> Verification:
+        """Read the whole ledger and return what is wrong with it: nothing, in a sound one.
+
+        It finds damaged pages, changed and removed rows, and sums that aren't those of the entries.
+        It can't find charges that were cut off at the end together with their sums.
+        """
+        with self._store.transaction(write=False) as connection:
+            return verify(connection)
+
+    def close(self) -> None:
+        """Close the ledger; what it holds stays, unless it is in memory."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _charge(
+    connection: Connection, asked: tuple[int, str, StatementRecord], identity: str, cost: Cost
+) -> None:
+    """Append the charge of one table, or raise BudgetExceededError where it has no room."""
+    known = _registered(connection, identity)
+    totals = rows.sums_of(connection, identity)
+    rule = known.rule
+    spend = price(rule, cost)
+    if not fits(rule, totals.spent, spend):
+        raise refusal(known.name, rule, totals.spent, cost)
+    number, time, record = asked
+    last, previous = rows.head(connection)
+    entry = Entry(
+        last + 1,
+        number,
+        record.query_id,
+        time,
+        record.analyst,
+        record.sql,
+        Status.RESERVED,
+        identity,
+        spend,
+        cost.events,
+    )
+    rows.add_entry(connection, entry, known.digest, previous)
+    rows.put_sums(connection, identity, rows.Sums(totals.entries + 1, totals.spent + spend))
+
+
+def _registered(connection: Connection, identity: str) -> Registration:
+    known = rows.registration(connection, identity)
+    if known is None:
+        raise LedgerError(
+            f"The ledger knows no table {identity!r}.", hint="register the table before it is read"
+        )
+    return known
+
+
+def _check_same(known: Registration, wanted: Registration) -> None:
+    """Raise LedgerError unless a table is registered again as it was."""
+    if _protection(known.unit) != _protection(wanted.unit):
+        raise LedgerError(
+            f"`{known.name}` was registered to protect {_unit_words(known.unit)}; now the schema "
+            f"says {_unit_words(wanted.unit)}. What was charged so far was priced for the first.",
+            hint=f"declare {_unit_words(known.unit)}; {_ANEW}",
+        )
+    if known.spec != wanted.spec:
+        raise LedgerError(
+            f"`{known.name}` was registered with {_budget_words(known.spec)}; now the schema says "
+            f"{_budget_words(wanted.spec)}. Editing a schema changes no budget.",
+            hint=f"declare {_budget_words(known.spec)}; {_ANEW}",
+        )
+
+
+def _protection(unit: PrivacyUnit) -> PrivacyUnit:
+    """Return the unit without its name, which promises nothing."""
+    return replace(unit, name="")
+
+
+def _unit_words(unit: PrivacyUnit) -> str:
+    return f"level {unit.level}, adjacency {unit.adjacency}, group_size {unit.group_size}"
+
+
+def _budget_words(spec: BudgetSpec) -> str:
+    return (
+        f"epsilon {show(spec.epsilon)}, delta {show(spec.delta)}, accountant {spec.accountant}, "
+        f"selection_delta {show(spec.selection_delta)}"
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

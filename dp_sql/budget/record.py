@@ -1,0 +1,174 @@
+"""What a ledger keeps, as values, and the digests that make a change of it visible.
+
+The digests are a chain of SHA-256: each entry's is taken over its own content, over the
+registration of its table and over the digest before it. Whoever can write the file can compute them
+anew: they find damage, careless edits and removed rows, not a forger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+from dp_sql.budget.accountant import Filter, Spend, filter_of
+from dp_sql.budget.left import Share
+from dp_sql.privacy.event import Event
+from dp_sql.privacy.unit import PrivacyUnit
+from dp_sql.schema.catalog import BudgetSpec
+
+GENESIS = "0" * 64
+"""What stands for the digest before the first entry."""
+
+
+class Status(StrEnum):
+    """What became of a statement. One that was reserved and never finished is unanswered."""
+
+    RESERVED = "reserved"
+    ANSWERED = "answered"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementRecord:
+    """Who asks what. `query_id`: a text that no other statement of the ledger has (a UUID)."""
+
+    query_id: str
+    analyst: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Proof that a statement is paid for: its number in the ledger and its query id."""
+
+    statement: int
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A table as it was registered, for life. `registered_at`: ISO 8601, UTC, for people only.
+
+    alpha: the order of its Rényi filter, None where it has none.
+    """
+
+    identity: str
+    name: str
+    unit: PrivacyUnit
+    spec: BudgetSpec
+    alpha: float | None
+    registered_at: str
+
+    @property
+    def rule(self) -> Filter:
+        """The filter that guards the table."""
+        return filter_of(self.spec, self.alpha)
+
+    @property
+    def digest(self) -> str:
+        """The digest of everything that was registered."""
+        unit, spec = self.unit, self.spec
+        fields = (self.identity, self.name, unit.level, unit.adjacency, str(unit.group_size))
+        amounts = map(fraction_text, (spec.epsilon, spec.delta, spec.selection_delta))
+        order = repr(self.alpha)
+        return digest(*fields, unit.name, spec.accountant, *amounts, order, self.registered_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One statement's charge to one table.
+
+    number: counts all entries of the ledger from 1. statement: counts its statements. time: ISO
+    8601, UTC, for people only: the order is that of the numbers.
+    """
+
+    number: int
+    statement: int
+    query_id: str
+    time: str
+    analyst: str
+    sql: str
+    status: Status
+    identity: str
+    spend: Spend
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetState:
+    """A table's budget as it stands.
+
+    statements: how many were charged to it. shares: what is used of each of its rules. repeats: how
+    many more like the last statement fit, None where any number does or there was none.
+    """
+
+    registration: Registration
+    statements: int
+    spent: Spend
+    shares: tuple[Share, ...]
+    repeats: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` found: how many entries it read, and one sentence for each thing wrong."""
+
+    entries: int
+    problems: tuple[str, ...]
+
+
+def digest(*fields: str) -> str:
+    """Return the SHA-256 of the fields, as 64 hexadecimal digits; no two lists share a digest."""
+    return hashlib.sha256(json.dumps(fields).encode("ascii")).hexdigest()
+
+
+def spend_texts(spend: Spend) -> tuple[str, str, str, str, str]:
+    """Return the amounts of `spend` in order, as a ledger stores them: digits, or "inf"."""
+    pure, rdp = (("inf" if a is None else str(a)) for a in (spend.pure, spend.rdp))
+    return (pure, rdp, str(spend.selection_delta), str(spend.epsilon), str(spend.delta))
+
+
+def spend_from_texts(texts: Iterable[object]) -> Spend:
+    """Return what `spend_texts` wrote. Raises ValueError for anything else."""
+    pure, rdp, selection_delta, epsilon, delta = texts
+    return Spend(
+        None if pure == "inf" else natural(pure),
+        None if rdp == "inf" else natural(rdp),
+        natural(selection_delta),
+        natural(epsilon),
+        natural(delta),
+    )
+
+
+def fraction_text(amount: Fraction) -> str:
+    """Return the amount as p/q in lowest terms."""
+    return f"{amount.numerator}/{amount.denominator}"
+
+
+def fraction_from_text(stored: object) -> Fraction:
+    """Return what `fraction_text` wrote of an amount that is not negative, or raise ValueError."""
+    numerator, _, denominator = text(stored).partition("/")
+    if natural(denominator) == 0:
+        raise ValueError("a fraction of a ledger has a denominator above 0")
+    return Fraction(natural(numerator), natural(denominator))
+
+
+def natural(stored: object) -> int:
+    """Return the integer that is stored as ASCII digits. Raises ValueError for anything else."""
+    digits = text(stored)
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError("a number of a ledger is written in digits")
+    return int(digits)
+
+
+def text(stored: object) -> str:
+    """Return a stored text. Raises ValueError for a value of another type."""
+    match stored:
+        case str():
+            return stored
+        case _:
+            raise ValueError("a ledger holds text here")

@@ -1,0 +1,89 @@
+"""Processes and threads that spend one budget, fork with it open, or are killed while they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from budget_cases import budget
+from ledger_cases import new_ledger, run_children
+
+from dp_sql.budget import open_ledger
+from dp_sql.budget.accountant import EPSILON_UNITS
+from dp_sql.schema.catalog import AccountantKind
+
+ONE = budget("1", "0", AccountantKind.PURE, "0")
+
+
+@pytest.mark.parametrize(
+    ("processes", "threads", "epsilon"),
+    [(2, 16, "0.01"), (16, 1, "0.02"), pytest.param(16, 4, "0.001", marks=pytest.mark.slow)],
+)
+def test_processes_and_threads_are_granted_exactly_the_budget(
+    tmp_path: Path, processes: int, threads: int, epsilon: str
+) -> None:
+    path = tmp_path / "shop.ledger"
+    new_ledger(path, ONE).close()
+    found = run_children("race", path, processes, threads, epsilon, timeout=600)
+    assert found["codes"] == [0] * processes
+    paid = [query_id for each in found["paid"] for query_id in each]
+    assert len(paid) == len(set(paid)) == round(1 / float(epsilon))
+    with open_ledger(path) as ledger:
+        for identity in ("a", "b"):
+            assert ledger.state(identity).spent.pure == EPSILON_UNITS
+            assert ledger.state(identity).statements == len(paid)
+        assert {entry.query_id for entry in ledger.entries()} == set(paid)
+        assert ledger.verify().problems == ()
+
+
+def killed(tmp_path: Path, tries: int, seed: int) -> None:
+    path = tmp_path / "shop.ledger"
+    new_ledger(path).close()
+    found = run_children("kills", path, tries, seed, timeout=tries * 2 + 60)
+    print(f"{tries} processes killed: {found}")  # noqa: T201  pytest -s shows how many
+    assert found["tries"] == tries
+    assert found["problems"] == []
+    assert found["lost"] == 0
+    assert found["answers"] > tries / 2
+    # at most the one statement that was between its charge and its answer
+    assert found["answers"] <= found["charges"] <= found["answers"] + tries
+
+
+def test_no_answer_of_a_killed_process_is_without_its_charge(tmp_path: Path) -> None:
+    killed(tmp_path, tries=20, seed=1)
+
+
+@pytest.mark.slow
+def test_no_answer_of_a_thousand_killed_processes_is_without_its_charge(tmp_path: Path) -> None:
+    killed(tmp_path, tries=1000, seed=2)
+
+
+def test_a_child_goes_on_with_the_ledger_after_its_parent_closed_it(tmp_path: Path) -> None:
+    # SQLite alone loses what the child commits after the parent has closed its connection
+    path = tmp_path / "shop.ledger"
+    new_ledger(path).close()
+    found = run_children("fork", path)
+    assert found["code"] == 0
+    assert len(found["parent"]) == 4
+    assert len(found["child"]) == 6
+    with open_ledger(path) as ledger:
+        charged = {entry.query_id for entry in ledger.entries()}
+        assert charged == {*found["parent"], *found["child"]}
+        assert ledger.verify().problems == ()
+
+
+def test_forks_among_threads_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "shop.ledger"
+    new_ledger(path).close()
+    found = run_children("fork_among_threads", path, 8)
+    assert found["codes"] == [0] * 8
+    assert found["children"] == 8
+    with open_ledger(path) as ledger:
+        assert {entry.query_id for entry in ledger.entries()} == set(found["paid"])
+        assert ledger.verify().problems == ()
+
+
+def test_a_ledger_in_memory_stays_with_the_process_that_opened_it() -> None:
+    found = run_children("fork_memory")
+    assert "forked_this_one" in found["message"][0]
+    assert found["parent"] == 1
