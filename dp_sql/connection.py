@@ -8,10 +8,11 @@ from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from dp_sql import stages
-from dp_sql.budget.ledger import Receipt, StatementRecord, open_ledger
+from dp_sql.budget import open_ledger
+from dp_sql.budget.record import BudgetState, Receipt, StatementRecord, Status
 from dp_sql.cursor import Cursor
 from dp_sql.errors import EngineError, ParameterError, UnsupportedSQLError
 from dp_sql.executor.duckdb_engine import DuckDBEngine
@@ -25,9 +26,6 @@ from dp_sql.privacy.cost import Cost
 from dp_sql.result import Interval, Result
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.loader import load
-
-if TYPE_CHECKING:
-    from dp_sql.budget.record import BudgetState
 
 
 class Connection:
@@ -206,7 +204,7 @@ class Connection:
 
     def _finish(self, receipt: Receipt | None, *, answered: bool) -> None:
         if receipt is not None:
-            self._ledger.finish(receipt, "answered" if answered else "failed")
+            self._ledger.finish(receipt, Status.ANSWERED if answered else Status.FAILED)
 
     def _costs(self, costs: Mapping[str, Cost]) -> dict[str, Cost]:
         return {self._catalog.tables[table].name: cost for table, cost in costs.items()}

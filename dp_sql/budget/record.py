@@ -16,6 +16,7 @@ from fractions import Fraction
 
 from dp_sql.budget.accountant import Filter, Spend, filter_of
 from dp_sql.budget.left import Share
+from dp_sql.privacy.amount import show, show_down
 from dp_sql.privacy.event import Event
 from dp_sql.privacy.unit import PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec
@@ -98,6 +99,19 @@ class Entry:
     events: tuple[Event, ...]
 
 
+_RULES = {
+    "epsilon": "epsilon",
+    "renyi": "Rényi",
+    "delta": "delta",
+    "selection_delta": "delta of key selection",
+}
+
+
+def _percent(share: Share) -> str:
+    spent = Fraction(0) if share.spent is None else share.spent
+    return f"{float(100 * spent / share.budget):.3g} %" if share.budget else "100 %"
+
+
 @dataclass(frozen=True, slots=True)
 class BudgetState:
     """A table's budget as it stands.
@@ -111,6 +125,22 @@ class BudgetState:
     spent: Spend
     shares: tuple[Share, ...]
     repeats: int | None
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the budget in sentences: what is registered, what is used, how many more fit."""
+        known = self.registration
+        guarantee = f"budget: epsilon {show(known.spec.epsilon)}"
+        if known.spec.delta:
+            guarantee += f", delta {show(known.spec.delta)}"
+        texts = [f"{guarantee} ({known.spec.accountant.value} accountant)"]
+        for share in self.shares:
+            if share.budget == 0 and share.spent == 0:
+                continue
+            used = "closed" if share.spent is None else f"{_percent(share)} used"
+            texts.append(f"{_RULES[share.rule]}: {used}, {show_down(share.left)} left")
+        if self.statements and self.repeats is not None:
+            texts.append(f"{self.repeats} more like the last statement fit")
+        return tuple(texts)
 
 
 @dataclass(frozen=True, slots=True)

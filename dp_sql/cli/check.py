@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dp_sql.budget.ledger import Ledger, open_ledger
+from dp_sql.budget import open_ledger
+from dp_sql.budget.ledger import Ledger
 from dp_sql.cli.describe import budget_text, is_owner, owner_text
 from dp_sql.cli.failures import message_of
 from dp_sql.connection import ledger_place
