@@ -91,7 +91,7 @@ def test_a_statement_runs_when_its_semicolon_is_there(shell: Terminal, tmp_path:
     shell.write("SELECT COUNT(*)\r")
     shell.wait_for("...>")
     shell.write("FROM purchases;\r")
-    assert "count_star()" in shell.wait_for("Cost to purchases: epsilon 0.1.")
+    assert "count_star()" in shell.wait_for("Cost to purchases: epsilon 0.2.")
     shell.wait_for(PROMPT)
     shell.write("\x04")
     assert shell.status() == 0
