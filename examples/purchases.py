@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 with dp_sql.connect(
     ROOT / "schemas" / "cdnow.yaml", data_dir=ROOT / "dp_sql" / "demo", ledger=":memory:"
 ) as connection:
-    # One number. How many purchases were there, as far as ten a customer and year count?
+    # One number. How many purchases were there, as far as twenty a customer count?
     (count,) = connection.sql("SELECT COUNT(*) FROM purchases").fetchall()[0]
     print(f"purchases: {count}")
 

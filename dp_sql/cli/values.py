@@ -81,11 +81,13 @@ def with_interval(value: object, interval: Interval) -> str:
     if not error.is_finite() or abs(number) >= _LONGEST or error >= _LONGEST:
         return f"{exact_text(value)} [{exact_text(interval[0])}, {exact_text(interval[1])}]"
     digits = 1 - error.adjusted()  # after the point; negative: zeros before it
+    tolerance = _SYMMETRIC * error
     if isinstance(value, int):
         digits = min(digits, 0)
+        tolerance = max(tolerance, Decimal(1))  # the ends were rounded to whole numbers
     places = max(digits, 0)
     shown = _rounded(number, places, ROUND_HALF_EVEN)
-    if abs((number - low) - (high - number)) <= _SYMMETRIC * error:
+    if abs((number - low) - (high - number)) <= tolerance:
         return f"{shown} ± {_rounded(error, digits, ROUND_CEILING)}"
     return (
         f"{shown} [{_rounded(low, places, ROUND_FLOOR)}, {_rounded(high, places, ROUND_CEILING)}]"

@@ -173,7 +173,7 @@ def test_the_example_schemas_load(name: str) -> None:
 
 def test_cdnow_protects_customers() -> None:
     purchases = load(ROOT / "schemas" / "cdnow.yaml").tables["purchases"]
-    assert (purchases.owner, purchases.limits) == ("customer_id", Limits(2, 10))
+    assert (purchases.owner, purchases.limits) == ("customer_id", Limits(4, 20))
     assert purchases.columns["dollars"].high == 300.0
     assert not purchases.columns["day"].nullable
 
