@@ -7,7 +7,7 @@ compared with a number) is refused; a constant of the statement is converted her
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -79,6 +79,19 @@ def common_type(first: SqlType, second: SqlType) -> SqlType:
     raise TypeProblem(f"{described(first)} and {described(second)} don't go together")
 
 
+def chosen_type(first: SqlType, second: SqlType) -> SqlType:
+    """Return the type of a value that is one of either: as `common_type`, but decimals keep digits.
+
+    Two DECIMALs that need more than 38 digits give up decimal places, where a comparison gives up
+    whole digits.
+    """
+    shared = common_type(first, second)
+    if first.kind is second.kind is Kind.DECIMAL:
+        whole = max(first.precision - first.scale, second.precision - second.scale)
+        return SqlType(Kind.DECIMAL, shared.precision, min(shared.scale, 38 - whole))
+    return shared
+
+
 def _common_integer(first: Kind, second: Kind) -> Kind:
     for family in (_SIGNED, _UNSIGNED):
         if first in family and second in family:
@@ -87,10 +100,16 @@ def _common_integer(first: Kind, second: Kind) -> Kind:
     return max(signed, _SIGNED[_UNSIGNED.index(unsigned) + 1], key=_SIGNED.index)
 
 
-def unify(args: Sequence[Expression], *, what: str) -> tuple[tuple[Expression, ...], SqlType]:
+def unify(
+    args: Sequence[Expression],
+    *,
+    what: str,
+    meet: Callable[[SqlType, SqlType], SqlType] = common_type,
+) -> tuple[tuple[Expression, ...], SqlType]:
     """Return the arguments as their common type, and that type.
 
-    Constant texts become constants of the type of the others. `what` begins the message.
+    Constant texts become constants of the type of the others. `what` begins the message; `meet`
+    gives the type of two types.
 
     Raises:
         TypeProblem: where they don't go together, or a constant text can't be read.
@@ -99,7 +118,7 @@ def unify(args: Sequence[Expression], *, what: str) -> tuple[tuple[Expression, .
     type_ = sqltype.NULL
     try:
         for other in others:
-            type_ = common_type(type_, other)
+            type_ = meet(type_, other)
     except TypeProblem as problem:
         raise TypeProblem(f"{what}: {problem}") from None
     if type_.kind is Kind.NULL and len(others) < len(args):

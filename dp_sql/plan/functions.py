@@ -16,7 +16,7 @@ from dp_sql.plan import (
     functions_text,
     functions_time,
 )
-from dp_sql.plan.conversion import cast, step_of, unify
+from dp_sql.plan.conversion import cast, chosen_type, step_of, unify
 from dp_sql.plan.expression import Call, Case, Expression
 from dp_sql.plan.functions_logic import condition
 from dp_sql.plan.signature import Function, TypeProblem
@@ -60,5 +60,6 @@ def case(branches: tuple[tuple[Expression, Expression], ...], otherwise: Express
         TypeProblem: for a condition that isn't true or false, or values that don't go together.
     """
     conditions = condition("CASE", tuple(when for when, _ in branches))
-    values, type_ = unify((*(value for _, value in branches), otherwise), what="CASE")
+    listed = (*(value for _, value in branches), otherwise)
+    values, type_ = unify(listed, what="CASE", meet=chosen_type)
     return Case(tuple(zip(conditions, values[:-1], strict=True)), values[-1], type_)

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from dp_sql.plan import functions_calendar as calendar
 from dp_sql.plan import intervals
-from dp_sql.plan.conversion import cast, common_type, literal_decimal
+from dp_sql.plan.conversion import cast, common_type, decimal_of, literal_decimal
 from dp_sql.plan.domain import UNKNOWN, Domain
 from dp_sql.plan.expression import Call, Cast, Expression, Literal
 from dp_sql.plan.reach import combined, reach
@@ -41,13 +41,12 @@ def _ring_typing(name: str) -> Callable[[Args], tuple[Args, SqlType]]:
         shared = common_type(args[0].type, args[1].type)
         if shared.kind is Kind.NULL:
             shared = sqltype.INTEGER
+        args = tuple(cast(arg, shared) if arg.type.kind is Kind.NULL else arg for arg in args)
         if shared.is_float:
             return tuple(cast(arg, shared) for arg in args), shared
         if shared.kind is Kind.DECIMAL:
             return _decimal_ring(name, args)
-        return _integer_ring(
-            name, tuple(cast(a, shared) if a.type.kind is Kind.NULL else a for a in args)
-        )
+        return _integer_ring(name, args)
 
     return typing
 
@@ -228,9 +227,10 @@ def _rest_typing(args: Args) -> tuple[Args, SqlType]:
     shared = common_type(args[0].type, args[1].type)
     if shared.kind is Kind.NULL:
         shared = sqltype.BIGINT
-    kinds = {arg.type.kind for arg in args}
-    if Kind.DECIMAL in kinds and Kind.HUGEINT in kinds:
-        shared = sqltype.DOUBLE
+    if shared.kind is Kind.DECIMAL:
+        both = [decimal_of(arg.type) for arg in args if arg.type.kind is not Kind.NULL]
+        if max(d.precision - d.scale for d in both) + shared.scale > 38:
+            shared = sqltype.DOUBLE  # as DuckDB does
     return tuple(cast(arg, shared) for arg in args), shared
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dp_sql.plan import intervals
-from dp_sql.plan.conversion import cast, common_type, is_null, position, read, unify
+from dp_sql.plan.conversion import (
+    cast,
+    chosen_type,
+    common_type,
+    is_null,
+    position,
+    read,
+    unify,
+)
 from dp_sql.plan.domain import BOOLEANS, UNKNOWN, Domain
 from dp_sql.plan.expression import Call, Literal
 from dp_sql.plan.signature import Args, Function, TypeProblem, arity, described
@@ -92,7 +100,7 @@ def _choice(
 
     def typing(args: Args) -> tuple[Args, SqlType]:
         arity(name, args, least, most or max(len(args), least))
-        return unify(args, what=name)
+        return unify(args, what=name, meet=chosen_type)
 
     return Function(name, typing, domain, lambda t, _call: f"{word}({', '.join(t)})")
 
@@ -184,7 +192,7 @@ def _clamp_domain(domains: tuple[Domain, ...], _args: Args) -> Domain:
 
 def _if_typing(args: Args) -> tuple[Args, SqlType]:
     arity("if", args, 3)
-    values, type_ = unify(args[1:], what="if")
+    values, type_ = unify(args[1:], what="if", meet=chosen_type)
     return (*condition("if", args[:1]), *values), type_
 
 

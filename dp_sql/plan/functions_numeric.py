@@ -111,33 +111,31 @@ def _round_typing(args: Args) -> tuple[Args, SqlType]:
 
 
 def _round_text(texts: tuple[str, ...], call: Call) -> str:
+    """Return ROUND. Only whole numbers rounded to tens and beyond can leave their type."""
     x, type_ = texts[0], call.type
     places = _places(call.args)
+    plain = f"round({x})" if len(texts) == 1 else f"round({x}, {places})"
     if type_.is_float:
-        text = f"round({x})" if len(texts) == 1 else f"round({x}, {places})"
-        return positive_zero(text, type_)
-    if type_.is_integer:
-        if places >= 0:
-            return x
-        if places < -38:
-            return once(x, lambda v: f"(CASE WHEN {v} IS NOT NULL THEN {literal(0, type_)} END)")
-        bits = reach(call.args[0]) or INTEGER_BITS[type_.kind]
-        low, high = INTEGER_BITS[type_.kind]
-        if low <= bits[0] - 10**-places and bits[1] + 10**-places <= high:
-            return f"round({x}, {places})"
-        return _inside(x, high - 10**-places, type_, f"round(%s, {places})")
-    if places >= call.args[0].type.scale and len(texts) == 2:
+        return positive_zero(plain, type_)
+    if places >= 0 and (type_.is_integer or places >= call.args[0].type.scale):
         return x
-    if places < 0 and type_.precision == 38:
-        limit = 10**38 - 10 ** min(38, -places)
-        return _inside(x, limit // 10**type_.scale, type_, f"round(%s, {places})")
-    return f"round({x}, {places})" if len(texts) == 2 else f"round({x})"
-
-
-def _inside(x: str, limit: int, type_: SqlType, template: str) -> str:
-    """Return a function of x where |x| <= limit, else NULL."""
-    low, high = literal(-limit, type_), literal(limit, type_)
-    return once(x, lambda v: f"(CASE WHEN {v} BETWEEN {low} AND {high} THEN {template % v} END)")
+    if places >= 0:
+        return plain
+    if places < -38:
+        return once(x, lambda v: f"(CASE WHEN {v} IS NOT NULL THEN {literal(0, type_)} END)")
+    ten, half = 10**-places, 10**-places // 2
+    if type_.is_integer:
+        most = INTEGER_BITS[type_.kind][1]
+        low, high = reach(call.args[0]) or (0, 0)
+        safe = max(-low, high) + ten <= most
+    else:
+        most = 10**type_.precision - 1
+        safe = call.args[0].type.scale > 0 or type_.precision < 38
+    if safe:
+        return plain
+    limit = min(most // ten * ten + half - 1, 2**127 - 1 - half)
+    ends = f"{literal(-limit, type_)} AND {literal(limit, type_)}"
+    return once(x, lambda v: f"(CASE WHEN {v} BETWEEN {ends} THEN round({v}, {places}) END)")
 
 
 def _round_domain(domains: tuple[Domain, ...], args: Args) -> Domain:
