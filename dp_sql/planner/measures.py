@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dp_sql.errors import NotPrivateError
+from dp_sql.errors import NotPrivateError, UnsupportedSQLError
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Case, Expression, Literal, Ref, columns_of
 from dp_sql.plan.relation import (
@@ -39,6 +39,7 @@ FINEST_CELLS = (
 _MOST_CELLS = {1: 2**46, 2: 2**31}  # so that cells^degree fits a BIGINT
 _MOST_SCALED = 2**80  # cells^degree * max_rows: times 2^45 rows it still fits a HUGEINT
 _NOISE_CELLS = 2**10  # so many grid steps lie in one noise scale at least
+_LARGEST = Fraction(10**150)  # bounds of an argument: its square fits a DOUBLE
 _MOST_STEPS = 2**40  # a noise scale has at most so many steps of a sum's grid
 
 
@@ -165,8 +166,19 @@ def _readout(
 
 
 def bounded(argument: Expression, domain: Domain) -> Domain:
-    """Return the domain of an argument with both ends, or raise NotPrivateError naming the way out."""
-    if domain.bounded:
+    """Return the domain of an argument with both ends.
+
+    Raises NotPrivateError, naming the way out, for one without, and UnsupportedSQLError for ends
+    that are too large, or too close to each other, for DOUBLE.
+    """
+    if domain.low is not None and domain.high is not None:
+        width, largest = domain.high - domain.low, max(abs(domain.low), abs(domain.high))
+        if any(size and not 1 / _LARGEST <= size <= _LARGEST for size in (width, largest)):
+            raise UnsupportedSQLError(
+                "the bounds of this aggregate are too large, or too close to each other, to compute "
+                "with.",
+                hint="bounds between 1e-150 and 1e150, or the values in another unit",
+            )
         return domain
     inner = argument
     while isinstance(inner, Case):  # a FILTER

@@ -45,7 +45,7 @@ class SmallEngine:
         if rows:
             types = self._types[table]
             listed = ", ".join(
-                f"({', '.join(_text(v, t) for v, t in zip(row, types, strict=True))})"
+                f"({', '.join(literal(v, t) for v, t in zip(row, types, strict=True))})"
                 for row in rows
             )
             self._connection.execute(f"INSERT INTO {target} VALUES {listed}")
@@ -58,7 +58,7 @@ class SmallEngine:
         )
         types = ["INTEGER", *self._types[table]]
         listed = ", ".join(
-            f"({', '.join(_text(v, t) for v, t in zip((part, *row), types, strict=True))})"
+            f"({', '.join(literal(v, t) for v, t in zip((part, *row), types, strict=True))})"
             for part, rows in enumerate(parts)
             for row in rows
         )
@@ -108,7 +108,8 @@ def split(rows: Sequence[Row], keys: int) -> Totals:
     return totals
 
 
-def _text(value: object, kind: str) -> str:
+def literal(value: object, kind: str) -> str:
+    """Return a value as a constant of DuckDB."""
     if value is None:
         return "NULL"
     if isinstance(value, str | date | datetime):
