@@ -94,7 +94,7 @@ class Ledger:
         and a statement without one counts as unanswered.
         """
         try:
-            with self._store.transaction(write=True) as connection:
+            with self._store.note() as connection:
                 number, query_id = receipt.statement, receipt.query_id
                 return rows.set_status(connection, number, query_id, status)
         except LedgerError:

@@ -75,6 +75,21 @@ class Store:
                     connection.rollback()
                 raise
 
+    @contextmanager
+    def note(self) -> Iterator[Connection]:
+        """Run the body in one writing transaction that needn't be on disk when this returns.
+
+        For what may be lost with the machine, never for a charge. Raises LedgerError likewise.
+        """
+        with self._lock, self._plain_errors():
+            connection = self._connect()
+            connection.exec_driver_sql("PRAGMA synchronous = NORMAL")
+            try:
+                with self.transaction(write=True) as opened:
+                    yield opened
+            finally:
+                connection.exec_driver_sql("PRAGMA synchronous = FULL")
+
     def close(self) -> None:
         """Close the database; every later transaction raises LedgerError."""
         with self._lock:

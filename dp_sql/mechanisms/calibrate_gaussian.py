@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 from dp_sql.mechanisms.normal import log_density, log_of, mills, mills_slope
 
@@ -25,6 +26,7 @@ _RULE = (
 )
 
 
+@lru_cache(maxsize=256)
 def sigma1(epsilon: Fraction, delta: Fraction) -> float | None:
     """Return the noise per unit of L2 change that is (epsilon, delta)-DP, rounded up.
 

@@ -56,7 +56,7 @@ def _aligned(tree: exp.Expr, releases: int) -> tuple[exp.Expr, tuple[str | None,
         for item in tree.expressions
     )
     number = exp.column(GROUP_NUMBER, table=source.this.name, quoted=True)
-    return tree.copy().select(number, copy=False), items
+    return tree.select(number, copy=False), items
 
 
 def _render(tree: exp.Expr) -> str:
