@@ -192,6 +192,14 @@ def test_both_integer_types_are_read_alike(numerators: list[int], denominator: i
     np.testing.assert_allclose(ratio(small, denominator), ratio(big, denominator), rtol=1e-15)
 
 
+def test_weighted_sums_of_int64_do_not_overflow() -> None:
+    # three components of 2^60 fit int64, 100 times each doesn't
+    measure = moments(0, 100, cells=1, degree=2)
+    plan = grouped(measure, groups=1, readouts=(SumReadout(0),), types=(DOUBLE,))
+    (found,) = answer(plan, [2**60], [2**60], [2**60])
+    assert found[0] == 150 * 2.0**60
+
+
 def test_weights_too_large_for_int64() -> None:
     measure = moments(0, 10**25, cells=2)
     plan = grouped(
