@@ -50,7 +50,7 @@ def sigma1(epsilon: Fraction, delta: Fraction) -> float | None:
              delta <= 1/2 (a test checks a grid), so the excess is below 4e-7 J. A sigma larger by
              1e-5 lowers delta by 1e-5 J, as the derivative of delta in w is phi(g).
     Assumes: s >= 1024; fewer than 10^6 changed coordinates.
-    Source:  [BalleWang2018] for the continuous delta, [CKS2020] for the discrete mechanism.
+    Source:  [BalleWang2018] for the continuous delta, [CanonneKamathSteinke2020] for the law.
     """
     if not _EPSILONS[0] <= epsilon <= _EPSILONS[1] or delta < _LEAST_DELTA:
         return None

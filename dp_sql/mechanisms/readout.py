@@ -122,7 +122,7 @@ def mean_of(measure: MomentMeasure, place: Floats) -> Floats:
     Then it is the number of the range that is nearest to 0, as for a sum over nothing.
     """
     low, high = float(measure.low), float(measure.high)
-    means = np.where(np.isnan(place), 0.0, low + (high - low) * np.clip(place, 0.0, 1.0))
+    means = np.where(np.isnan(place), 0.0, low + (high - low) * place)
     return np.clip(means, low, high)
 
 

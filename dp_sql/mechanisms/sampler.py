@@ -9,7 +9,7 @@ Why:     uniform integers by rejection; coins with probability exp(-x) from coin
          it is computed). Two loops have a limit that true random bits pass with a probability below
          1e-200 a draw; passing it raises, and that event doesn't depend on any data.
 Assumes: os.urandom is the operating system's cryptographic generator.
-Source:  [CKS2020]
+Source:  [CanonneKamathSteinke2020]
 
 What is not hidden: the time that a batch takes depends on its draws. A batch is drawn after
 aggregation for all groups at once, so time says little about one draw. [Jin2022]
@@ -143,8 +143,9 @@ def _oversized(wanted: int, factor: float) -> int:
 def _laplace(scale: int, proposals: int) -> Integers:
     """Return the accepted ones of `proposals` draws of the discrete Laplace distribution.
 
-    [CKS2020] algorithm 2: z = +-(u + scale * v), u uniform below scale and kept with probability
-    exp(-u/scale), v geometric with ratio exp(-1); one of the two zeros is rejected.
+    z = +-(u + scale * v), u uniform below scale and kept with probability exp(-u/scale), v geometric
+    with ratio exp(-1); one of the two zeros is rejected.
+    Source: [CanonneKamathSteinke2020] algorithm 2.
     """
     remainder = uniform_below(scale, proposals)
     kept = _exp_minus(
@@ -162,10 +163,10 @@ def _laplace(scale: int, proposals: int) -> Integers:
 def _gaussian(sigma: int, proposals: int) -> Integers:
     """Return the accepted ones of `proposals` draws of the discrete Gaussian distribution.
 
-    [CKS2020] algorithm 3 with a discrete Laplace proposal of scale t = sigma: a proposal y is kept
-    with probability exp(-d^2/(2 sigma^2)), d = ||y| - sigma|. With d = a * sigma + b and
-    0 <= b < sigma the exponent is a^2/2 + a*b/sigma + (b/sigma)^2/2: three coins that never square
-    a large number.
+    A discrete Laplace proposal y of scale sigma is kept with probability exp(-d^2/(2 sigma^2)),
+    d = ||y| - sigma|. With d = a * sigma + b and 0 <= b < sigma the exponent is
+    a^2/2 + a*b/sigma + (b/sigma)^2/2: three coins that never square a large number.
+    Source: [CanonneKamathSteinke2020] algorithm 3, with t = sigma.
     """
     proposal = _laplace(sigma, proposals)
     steps, rest = np.divmod(np.abs(np.abs(proposal) - sigma), sigma)
@@ -210,9 +211,9 @@ def _exp_minus_one(size: int) -> Coins:
 def _exp_minus(coin: Callable[[Indices], Coins] | None, size: int) -> Coins:
     """Return `size` coins of probability exp(-x_i), where coin(indices) tosses coins of x_i <= 1.
 
-    [CKS2020] algorithm 1: toss coins of probability x/1, x/2, x/3, … until the first False; the
-    number of that toss is odd with probability exp(-x). A coin of x/k is one of 1/k and one of x.
-    None stands for x = 1.
+    Toss coins of probability x/1, x/2, x/3, … until the first False: the number of that toss is odd
+    with probability exp(-x). A coin of x/k is one of 1/k and one of x. None stands for x = 1.
+    Source: [CanonneKamathSteinke2020] algorithm 1.
     """
     odd = np.empty(size, dtype=np.bool_)
     alive = np.arange(size)

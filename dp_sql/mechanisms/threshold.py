@@ -60,7 +60,8 @@ def gaussian_threshold(sigma: int, log_delta: float, *, start: int) -> int:
     """Return an integer threshold with P[start + Z >= threshold] <= exp(log_delta).
 
     Z is discrete Gaussian of `sigma`; `start` as in `laplace_threshold`. At most one lattice unit
-    above the least one, up to rounding: P[Z >= n] <= P[N(0, sigma^2) >= n - 1]. Source: [CKS2020].
+    above the least one, up to rounding: P[Z >= n] <= P[N(0, sigma^2) >= n - 1].
+    Source: [CanonneKamathSteinke2020].
     """
     quantile = upper_quantile(log_delta)
     return start + 1 + math.ceil(sigma * _outward(quantile, quantile))
