@@ -8,6 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 from random import Random
 
+from oracle.small_engine import Row
+from oracle.statements import pick
+
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.schema.catalog import (
     AccountantKind,
@@ -19,8 +22,6 @@ from dp_sql.schema.catalog import (
     TableSpec,
 )
 from dp_sql.schema.sqltype import Kind, SqlType
-from oracle.small_engine import Row
-from oracle.statements import pick
 
 INF, NAN = float("inf"), float("nan")
 

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import duckdb
+from oracle.small_engine import Row, literal
 
 from dp_sql import stages
 from dp_sql.executor.duckdb_engine import DuckDBEngine
@@ -21,7 +22,6 @@ from dp_sql.parser.statement import parse
 from dp_sql.postprocess import PostProcessor
 from dp_sql.privacy.cost import Cost
 from dp_sql.schema.catalog import Catalog
-from oracle.small_engine import Row, literal
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class World:
         told = explanation(prepared, self.catalog, {t: NoState() for t in prepared.costs})  # type: ignore[misc]
         return Seen(sent, answer.columns, answer.types, prepared.costs, told, answer.rows)
 
-    def __enter__(self) -> World:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
