@@ -12,6 +12,7 @@ from dp_sql.parser import aggregates
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.names import deny_open
 from dp_sql.parser.scope import Environment, Scope, Statement
+from dp_sql.parser.text import position_of
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Expression, Literal, Ref
 from dp_sql.plan.relation import Relation, Scan, inputs
@@ -268,7 +269,9 @@ class ReleaseBlock:
         )
         result: SqlType = sqltype.BIGINT if whole else sqltype.DOUBLE
         name = f"a{len(self._aggregates)}"
-        self._aggregates.append(Aggregate(name, kind, argument, result))
+        found = position_of(self._statement.text, call.node)
+        place = None if found is None else (self._statement.text, found)
+        self._aggregates.append(Aggregate(name, kind, argument, result, place))
         return name
 
     def _owner_hint(self) -> str:

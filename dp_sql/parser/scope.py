@@ -157,7 +157,7 @@ class Scope:
         return self.statement.wrong(
             f"no column is called {node.name!r} here.",
             node,
-            hint=f"{close}" if close else (f"one of {listed}" if names else None),
+            hint=_written(close) if close else (f"one of {listed}" if names else None),
         )
 
     def named(self) -> tuple[Named, ...]:
@@ -178,3 +178,9 @@ class Scope:
                     result.append(item)
                     seen.add(item.column.number)
         return tuple(result)
+
+
+def _written(name: str) -> str:
+    """Return a column's name as it has to be written: quoted unless it is a plain word."""
+    plain = name.replace("_", "a").isalnum() and not name[:1].isdigit()
+    return name if plain else '"' + name.replace('"', '""') + '"'

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
+from dp_sql.errors import Position
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.relation import Measure, Relation
 from dp_sql.schema.sqltype import SqlType
@@ -40,12 +41,14 @@ class Aggregate:
     argument: None for COUNT(*) and for COUNT(DISTINCT owner) without a FILTER. For the latter with
     one, an expression that is not NULL on the rows that count.
     type: BIGINT for counts and for sums of integers, DOUBLE for the others.
+    place: the statement and where the aggregate stands in it, for messages.
     """
 
     name: str
     kind: AggregateKind
     argument: Expression | None
     type: SqlType
+    place: tuple[str, Position] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from fractions import Fraction
 from dp_sql.errors import NotPrivateError, UnsupportedSQLError
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Case, Expression, Literal, Ref, columns_of
+from dp_sql.plan.printer import expression_text
 from dp_sql.plan.relation import (
     CountMeasure,
     Measure,
@@ -37,7 +38,9 @@ FINEST_CELLS = (
     2**16
 )  # a moment vector has at least so many cells where the division by c would tell
 _MOST_CELLS = {1: 2**46, 2: 2**31}  # so that cells^degree fits a BIGINT
+_MOST_NOISE = 2**48  # a noise scale, in steps of a moment vector: the samplers end at 2^50
 _MOST_SCALED = 2**80  # cells^degree * max_rows: times 2^45 rows it still fits a HUGEINT
+_COUNTS = (AggregateKind.COUNT, AggregateKind.COUNT_OWNERS)
 _NOISE_CELLS = 2**10  # so many grid steps lie in one noise scale at least
 _LARGEST = Fraction(10**150)  # bounds of an argument: its square fits a DOUBLE
 _MOST_STEPS = 2**40  # a noise scale has at most so many steps of a sum's grid
@@ -45,10 +48,14 @@ _MOST_STEPS = 2**40  # a noise scale has at most so many steps of a sum's grid
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The measures of a release and how each aggregate is read from them."""
+    """The measures of a release and how each aggregate is read from them.
+
+    room: what one row's moment vector may add up to at most, so that its noise can be drawn.
+    """
 
     measures: tuple[Measure, ...]
     readouts: tuple[Readout, ...]
+    room: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +89,7 @@ def plan_measures(
     Raises NotPrivateError for an argument that nothing bounds.
     """
     arguments = dict.fromkeys(
-        a.argument
-        for a in aggregates
-        if a.argument is not None
-        and a.kind not in (AggregateKind.COUNT, AggregateKind.COUNT_OWNERS)
+        a.argument for a in aggregates if a.argument is not None and a.kind not in _COUNTS
     )
     stars = any(a.kind is AggregateKind.COUNT_STAR for a in aggregates)
     degrees: dict[Expression, int] = {}  # 0: a plain sum
@@ -112,21 +116,25 @@ def plan_measures(
         PresenceMeasure(a.argument) for a in aggregates if a.kind is AggregateKind.COUNT_OWNERS
     )
     rows = noise.rows(len(degrees) + len(plain) + more)
+    room = max(1, int(_MOST_NOISE / rows))
     graded: dict[Expression, Measure] = {}
     for argument, degree in degrees.items():
-        found = bounded(argument, domain(argument))
+        asking = next(a for a in aggregates if a.argument == argument and a.kind not in _COUNTS)
+        found = bounded(asking, argument, domain(argument))
         if degree == 0:
             graded[argument] = _sum(argument, found, rows)
         else:
             null = argument == host and not _in(argument, never_null)
             most = _MOST_CELLS[degree]
-            while most**degree * noise.max_rows > _MOST_SCALED:
+            while most > 1 and (
+                most**degree * noise.max_rows > _MOST_SCALED or most**degree > room
+            ):
                 most //= 2
             graded[argument] = _moments(argument, found, degree, rows, most, null_component=null)
     measures = (*graded.values(), *plain)
     where = {measure: index for index, measure in enumerate(measures)}
     readouts = tuple(_readout(a, graded, host, where) for a in aggregates)
-    return Wanted(measures, readouts)
+    return Wanted(measures, readouts, room)
 
 
 def _argument(aggregate: Aggregate) -> Expression:
@@ -165,12 +173,13 @@ def _readout(
             return VarianceReadout(where[graded[_argument(aggregate)]], sample, root)
 
 
-def bounded(argument: Expression, domain: Domain) -> Domain:
-    """Return the domain of an argument with both ends.
+def bounded(aggregate: Aggregate, argument: Expression, domain: Domain) -> Domain:
+    """Return the domain of an aggregate's argument with both ends.
 
     Raises NotPrivateError, naming the way out, for one without, and UnsupportedSQLError for ends
     that are too large, or too close to each other, for DOUBLE.
     """
+    text, position = aggregate.place if aggregate.place is not None else (None, None)
     if domain.low is not None and domain.high is not None:
         width, largest = domain.high - domain.low, max(abs(domain.low), abs(domain.high))
         if any(size and not 1 / _LARGEST <= size <= _LARGEST for size in (width, largest)):
@@ -178,6 +187,8 @@ def bounded(argument: Expression, domain: Domain) -> Domain:
                 "the bounds of this aggregate are too large, or too close to each other, to compute "
                 "with.",
                 hint="bounds between 1e-150 and 1e150, or the values in another unit",
+                text=text,
+                position=position,
             )
         return domain
     inner = argument
@@ -187,7 +198,10 @@ def bounded(argument: Expression, domain: Domain) -> Domain:
     what = names[0] if isinstance(inner, Ref) else f"the expression over {', '.join(names)}"
     raise NotPrivateError(
         f"{what} has no bounds, so one row could change the answer by any amount.",
-        hint=f"declare bounds of {names[0]} in the schema, or CLAMP(…, low, high) in the query",
+        hint=f"{aggregate.kind.value}(CLAMP({expression_text(inner)}, 0, 100)) with the range that you "
+        f"need, or declare bounds of {names[0]} in the schema",
+        text=text,
+        position=position,
     )
 
 
@@ -225,7 +239,7 @@ def _moments(
         natural = int((high - low) / domain.step)
         if natural <= most:
             return MomentMeasure(argument, low, high, natural, degree, null_component)
-    cells = FINEST_CELLS
+    cells = min(FINEST_CELLS, most)
     while cells < most and cells * rows < _NOISE_CELLS:
         cells *= 2
     return MomentMeasure(argument, low, high, cells, degree, null_component)

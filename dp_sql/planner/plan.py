@@ -79,13 +79,23 @@ def plan_release(
     main = measures[:-1] if apart else measures
     numbers = iter(range(_FIRST, 2 * _FIRST))
     columns = tuple(key_column(release, i, next(numbers)) for i in range(len(release.keys)))
-    relation, vectors = _bounded(release, keys, columns, tuple(main), catalog, numbers=numbers)
+    room = wanted.room
+    relation, vectors = _bounded(
+        release, keys, columns, tuple(main), catalog, numbers=numbers, room=room
+    )
     chosen = None
     if apart:
         some = KeyPlan((), tuple(range(len(keys.private))))
         picked = tuple(columns[i] for i in keys.private)
         chosen, more = _bounded(
-            release, some, picked, (presence,), catalog, numbers=numbers, positions=keys.private
+            release,
+            some,
+            picked,
+            (presence,),
+            catalog,
+            numbers=numbers,
+            room=room,
+            positions=keys.private,
         )
         vectors += more
     count = len(vectors)
@@ -111,6 +121,7 @@ def _bounded(
     catalog: Catalog,
     *,
     numbers: Iterator[int],
+    room: int,
     positions: tuple[int, ...] | None = None,
 ) -> tuple[Relation, tuple[Vector, ...]]:
     """Return the relation that enforces the contribution set, and its vectors."""
@@ -126,7 +137,7 @@ def _bounded(
     for space in keys.public:
         relation = KeepKeys(relation, tuple(columns[i] for i in space.positions), space.values)
     user = catalog.unit.level is Level.USER
-    bits = tuple(_low_bits(m) if user else 0 for m in measures)
+    bits = tuple(_low_bits(m, room) if user else 0 for m in measures)
     if user:
         count = Column(next(numbers), "c", sqltype.BIGINT)
         relation = SumPerUnit(relation, count)
@@ -142,12 +153,12 @@ def _bounded(
     return relation, vectors
 
 
-def _low_bits(measure: Measure) -> int:
+def _low_bits(measure: Measure, room: int) -> int:
     """Return how many low bits a moment vector carries through the division by the row count."""
     if not isinstance(measure, MomentMeasure):
         return 0
     bits = 0
-    while measure.cells << bits < FINEST_CELLS:
+    while measure.cells << bits < FINEST_CELLS and measure.total << (bits + 1) <= room:
         bits += 1
     return bits
 
