@@ -37,10 +37,11 @@ def count_of(number: int) -> Result:
 
 @dataclass(frozen=True)
 class FakeState:
-    text: tuple[str, ...] = ("epsilon 9.9 of 10 is left",)
-
     def lines(self) -> tuple[str, ...]:
-        return self.text
+        return ("epsilon: 1 % used, 9.9 left",)
+
+    def left(self) -> str:
+        return "epsilon 9.9 of 10; 99 more like this"
 
 
 @dataclass

@@ -142,6 +142,16 @@ class BudgetState:
             texts.append(f"{self.repeats} more like the last statement fit")
         return tuple(texts)
 
+    def left(self) -> str:
+        """Return, in a line, what is left of each rule in use and how often the last would fit."""
+        texts = [
+            f"{_RULES[share.rule]} {show_down(share.left)} of {show_down(share.budget)}"
+            for share in self.shares
+            if share.spent
+        ]
+        more = "" if self.repeats is None else f"; {self.repeats} more like this"
+        return ", ".join(texts) + more
+
 
 @dataclass(frozen=True, slots=True)
 class Verification:

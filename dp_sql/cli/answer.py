@@ -60,6 +60,6 @@ def _cost_text(connection: Connection, costs: Iterable[tuple[str, Cost]]) -> str
     lines = []
     for table, cost in costs:
         delta = f", delta {show(cost.delta)}" if cost.delta else ""
-        left = "; ".join(states[table].lines())
-        lines.append(f"Cost to {table}: epsilon {show(cost.epsilon)}{delta}. {left}\n")
+        left = states[table].left()
+        lines.append(f"Cost to {table}: epsilon {show(cost.epsilon)}{delta}. Left: {left}.\n")
     return "".join(lines)

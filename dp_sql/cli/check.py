@@ -123,10 +123,10 @@ def _registration(
         if all(known.identity != identity for known in ledger.registrations()):
             return _Finding("not registered yet; the first connection does it")
         ledger.register(identity, name, catalog.unit, budget)  # known: this only compares
-        left = "; ".join(ledger.state(identity).lines())
+        left = ledger.state(identity).lines()
     except DPSQLError as error:
         return _Finding(message_of(error), error=True)
-    return _Finding(f"registered: {left}")
+    return _Finding("registered; " + "; ".join(left))
 
 
 def _missing(spec: TableSpec) -> Iterator[_Finding]:

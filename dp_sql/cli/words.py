@@ -13,8 +13,10 @@ AGGREGATES = tuple("AVG COUNT STDDEV_POP STDDEV_SAMP SUM VAR_POP VAR_SAMP".split
 
 # what stands below a release, in WHERE, GROUP BY and inside aggregates; above it DuckDB has more
 FUNCTIONS = tuple(
-    "abs ceil clamp coalesce concat contains date_diff date_part date_trunc day dayname dayofweek "
-    "dayofyear ends_with exp floor greatest hour isodow last_day least left length ln log lower "
-    "ltrim minute month monthname nullif power quarter replace right round rtrim second sign sqrt "
-    "starts_with strftime substring trim trunc try_cast upper week year".split()
+    "abs ceil ceiling century clamp coalesce concat contains date_diff date_part date_trunc "
+    "day dayname dayofmonth dayofweek dayofyear decade ends_with epoch exp floor greatest "
+    "hour if ifnull isodow isoyear last_day least left length ln log log10 log2 lower ltrim "
+    "microsecond millisecond minute month monthname nullif pow power quarter replace right "
+    "round rtrim second sign sqrt starts_with strftime substr substring trim trunc try_cast "
+    "upper week weekday weekofyear year yearweek".split()
 )

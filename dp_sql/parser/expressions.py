@@ -65,6 +65,7 @@ SIMPLE: Mapping[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Quarter: ("quarter", ("this",)),
     exp.Month: ("month", ("this",)),
     exp.Week: ("week", ("this",)),
+    exp.WeekOfYear: ("week", ("this",)),
     exp.Day: ("day", ("this",)),
     exp.DayOfMonth: ("day", ("this",)),
     exp.DayOfWeek: ("dayofweek", ("this",)),
@@ -76,6 +77,7 @@ SIMPLE: Mapping[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Dayname: ("dayname", ("this",)),
     exp.Monthname: ("monthname", ("this",)),
     exp.LastDay: ("last_day", ("this",)),
+    exp.TimeToUnix: ("epoch", ("this",)),
     exp.TimeToStr: ("strftime", ("this", "format")),
 }
 

@@ -66,7 +66,7 @@ def test_a_registered_table_shows_what_is_left(schema: Path) -> None:
     connect(schema).close()
     report = check_schema(schema)
     assert report.errors == 0
-    assert any(line.startswith("  registered: ") for line in report.lines)
+    assert any(line.startswith("  registered; ") for line in report.lines)
 
 
 def test_a_table_that_a_ledger_does_not_know_is_not_registered_by_the_check(

@@ -31,7 +31,9 @@ def test_an_answer_shows_value_interval_cost_and_what_is_left() -> None:
     out, err, session = talk(f"{COUNT};")
     assert "count_star()" in out
     assert "123 ± 4" in out
-    assert out.endswith("Cost to purchases: epsilon 0.1. epsilon 9.9 of 10 is left\n")
+    assert out.endswith(
+        "Cost to purchases: epsilon 0.1. Left: epsilon 9.9 of 10; 99 more like this.\n"
+    )
     assert err == ""
     assert not session.failed
 
@@ -136,7 +138,7 @@ def test_help_lists_every_command() -> None:
 
 def test_budget_and_explain() -> None:
     out, _, _ = talk(f"\\budget\n\\set epsilon 0.5\n\\explain {COUNT};\n")
-    assert out == (f"purchases\n  epsilon 9.9 of 10 is left\nexplained {COUNT} at 0.5, None\n")
+    assert out == (f"purchases\n  epsilon: 1 % used, 9.9 left\nexplained {COUNT} at 0.5, None\n")
 
 
 def test_quit_runs_nothing_more() -> None:
