@@ -52,6 +52,7 @@ _OTHER_NAMES = {
     "dayofmonth": "day",
     "weekofyear": "week",
 }
+_FUNCTIONS = {"dow": "dayofweek", "doy": "dayofyear"}
 _OF_TIMES = ("hour", "minute", "second", "millisecond", "microsecond", "epoch")
 _UNITS = (
     "microsecond",
@@ -115,7 +116,8 @@ def _part_type(part: str) -> SqlType:
 
 
 def _part_text(part: str, text: str) -> str:
-    return f"date_part('{part}', {text})"
+    """Return the part by its own function: date_part of a constant NULL is a DOUBLE in DuckDB."""
+    return f"{_FUNCTIONS.get(part, part)}({text})"
 
 
 def _date_part_typing(args: Args) -> tuple[Args, SqlType]:
