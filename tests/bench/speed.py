@@ -23,7 +23,7 @@ import dp_sql
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RUNS = 5
+RUNS = 3
 GROUPS, ROWS = 3, 20
 PAIRS = """
 WITH p AS (SELECT user_id, {key} AS g, {inner} FROM visits GROUP BY ALL)
@@ -37,8 +37,10 @@ CLAMPED = (
 COUNT = ("least(count(*), 20) AS n", "sum(n)")
 AVERAGE = (
     f"count(*) AS c, count(amount) AS m, {CLAMPED} AS s",
-    "sum(CASE WHEN c > 20 THEN s * 20 // c ELSE s END), "
-    "sum(CASE WHEN c > 20 THEN m * 20 // c ELSE m END)",
+    (
+        "sum(CASE WHEN c > 20 THEN s * 20 // c ELSE s END), "
+        "sum(CASE WHEN c > 20 THEN m * 20 // c ELSE m END)"
+    ),
 )
 CASES = [
     ("region", "COUNT(*)", COUNT),

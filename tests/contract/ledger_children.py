@@ -94,7 +94,7 @@ def kills(path: str, tries: int, seed: int) -> object:
         while True:
             os.write(writing, f"{reserve(ledger)} ".encode())
 
-    moments = random.Random(seed)  # noqa: S311  no secret
+    moments = random.Random(seed)
     answered: set[str] = set()
     lost = 0
     for _ in range(tries):

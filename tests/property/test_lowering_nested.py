@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 
 import duckdb
 import pytest
@@ -202,7 +203,7 @@ def test_nested_expressions_are_total_in_filters_and_sums(
     connection: duckdb.DuckDBPyConnection, seed: int
 ) -> None:
     expressions = _expressions(seed, 60, 4)
-    for first, second in zip(expressions, expressions[1:], strict=False):
+    for first, second in pairwise(expressions):
         one, two = (lower(e, name) for e in (first, second))
         connection.execute(
             f"SELECT count({one}), count(CASE WHEN {two} IS NULL THEN 1 END), c2 % 3 AS k"

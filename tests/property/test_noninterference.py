@@ -26,11 +26,7 @@ EPSILON, DELTA = Fraction(1, 2), Fraction(1, 10**6)
 
 
 def rows_of(seed: str, owners: str) -> list[Row]:
-    return [
-        row
-        for owner in owners
-        for row in hostile_rows(Random(f"{seed}-{owner}"), owner, 4)  # noqa: S311  reproducible
-    ]
+    return [row for owner in owners for row in hostile_rows(Random(f"{seed}-{owner}"), owner, 4)]
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +96,7 @@ def compare(worlds: list[World], sql: str) -> str:
 def examine(worlds: list[World], seeds: Iterator[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for seed in seeds:
-        counts[compare(worlds, attack(Random(seed)))] += 1  # noqa: S311  reproducible
+        counts[compare(worlds, attack(Random(seed)))] += 1
     return counts
 
 

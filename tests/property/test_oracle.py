@@ -239,7 +239,7 @@ def test_the_oracle_finds_a_wrong_rule(name: str, monkeypatch: pytest.MonkeyPatc
 
     def search() -> None:
         for index in range(100):
-            examine(Random(f"mutant-{index}"))  # noqa: S311  reproducible, not secret
+            examine(Random(f"mutant-{index}"))
 
     with pytest.raises(AssertionError):
         search()
@@ -250,6 +250,6 @@ def test_the_oracle_finds_a_wrong_rule(name: str, monkeypatch: pytest.MonkeyPatc
 def test_no_neighbour_moves_a_vector_further_than_derived_long(seed: int) -> None:
     COUNTS.clear()
     for index in range(600):
-        examine(Random(f"{seed}-{index}"))  # noqa: S311  reproducible, not secret
+        examine(Random(f"{seed}-{index}"))
     report(f"oracle, seed {seed}")
     assert COUNTS["plans"] >= 450

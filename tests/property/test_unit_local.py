@@ -173,7 +173,7 @@ def test_the_comparison_finds_a_floating_sum_and_ties(big: BigEngine) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_a_units_rows_stay_the_same_bits_long(big: BigEngine, catalog: Catalog, seed: int) -> None:
-    random = Random(f"local-{seed}")  # noqa: S311  reproducible, not secret
+    random = Random(f"local-{seed}")
     sql = statement(random, user=True)
     try:
         check_locality(big, catalog, sql)

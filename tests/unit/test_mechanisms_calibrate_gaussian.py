@@ -24,7 +24,7 @@ def exact_delta(epsilon: float, change: float) -> mpmath.mpf:
 
 
 def pairs(count: int, *, least_delta: float = 1e-30) -> list[tuple[float, float]]:
-    chooser = random.Random(7)  # noqa: S311 - the same pairs in every run
+    chooser = random.Random(7)
     low = math.log10(least_delta)
     return [
         (10 ** chooser.uniform(-9, 2), 10 ** chooser.uniform(low, math.log10(0.5)))

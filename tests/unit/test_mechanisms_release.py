@@ -35,7 +35,7 @@ BELL = VectorNoise(NoiseKind.GAUSSIAN, 4, 9)
 
 
 def shuffle(values: list[Any], seed: int) -> list[Any]:
-    return random.Random(seed).sample(values, len(values))  # noqa: S311 - an order, no noise
+    return random.Random(seed).sample(values, len(values))
 
 
 def numbers(released: Released, vector: int = 0, component: int = 0) -> list[int]:
