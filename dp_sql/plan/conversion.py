@@ -35,6 +35,7 @@ _SIGNED = (Kind.TINYINT, Kind.SMALLINT, Kind.INTEGER, Kind.BIGINT, Kind.HUGEINT)
 _UNSIGNED = (Kind.UTINYINT, Kind.USMALLINT, Kind.UINTEGER, Kind.UBIGINT)
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
 _TIME = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?")
+_FLOATS_FROM = 10**38  # every number below is in the range of FLOAT
 _EXACT_FLOAT = 2**53  # integers up to here are DOUBLEs
 
 
@@ -299,9 +300,11 @@ def position(expression: Expression) -> Fraction | None:
     match expression:
         case Cast(operand=operand, type=type_):
             inner = position(operand)
-            if inner is None or not type_.is_numeric or not operand.type.is_numeric:
+            if inner is None or not (type_.is_numeric and operand.type.is_numeric):
                 return None
-            return Fraction(round(inner)) if type_.is_integer else inner
+            if type_.is_integer:
+                inner = Fraction(round(inner))
+            return inner if _in_range(inner, type_) else None
         case Literal(value=bool() | int() | float() | Decimal() as value):
             return Fraction(value)
         case Literal(value=datetime() as value):
@@ -310,6 +313,16 @@ def position(expression: Expression) -> Fraction | None:
             return Fraction(days_of(value))
         case _:
             return None
+
+
+def _in_range(value: Fraction, type_: SqlType) -> bool:
+    """Return True where a cast of the number to the type isn't NULL for its size."""
+    if type_.kind in INTEGER_BITS:
+        low, high = INTEGER_BITS[type_.kind]
+        return low <= value <= high
+    if type_.kind is Kind.DECIMAL:
+        return abs(value) <= 10 ** (type_.precision - type_.scale) - 1
+    return abs(value) < _FLOATS_FROM
 
 
 def microseconds_of(value: datetime) -> int:
