@@ -12,12 +12,14 @@ ROOT = Path(__file__).resolve().parent.parent
 with dp_sql.connect(
     ROOT / "schemas" / "census.yaml", data_dir=ROOT / "examples" / "data", ledger=":memory:"
 ) as connection:
-    # What a statement would do and cost, before it costs anything.
+    # What a statement would do and cost, before it costs anything. A public key also has a group for
+    # NULL, here a noisy zero, which HAVING leaves out.
     question = """
         SELECT sex, AVG(age) AS age, STDDEV_SAMP(age) AS spread, COUNT(*) AS persons
         FROM census
         WHERE age >= 18
         GROUP BY sex
+        HAVING persons > 500
         ORDER BY sex
     """
     print(connection.explain(question))

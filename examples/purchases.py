@@ -30,7 +30,9 @@ with dp_sql.connect(
     )
     for (month, orders), (_, interval) in zip(months, months.intervals(), strict=True):
         low, high = interval
-        print(f"{month}: {orders} orders, with 95 % confidence between {low:.0f} and {high:.0f}")
+        print(
+            f"{month:%Y-%m}: {orders} orders, with 95 % confidence between {low:.0f} and {high:.0f}"
+        )
 
     # The average, the sum and the count come from one noisy vector, at the price of one.
     result = connection.sql(

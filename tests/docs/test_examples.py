@@ -1,0 +1,70 @@
+"""Every script of examples/ runs from any folder and prints what it promises."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dp_sql.demo import SCHEMA
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPECTED = {
+    "budget.py": [
+        r"Asked epsilon 1 of `purchases`",
+        r"answered [1-9]\d* times",
+        r"answered 0 times",
+    ],
+    "census.py": [
+        r"Protects one row",
+        r"Female: \d+ adults, \d+\.\d years old",
+        r"Male: \d+ adults, \d+\.\d years old",
+        r"\d+\.\d %\s+\d+  High school graduate",
+    ],
+    "purchases.py": [
+        r"purchases: 6\d{4}",
+        r"1997-01: \d+ orders, with 95 % confidence between",
+        r"1998-06",
+        r"\['mean', 'turnover', 'orders'\] \(\d+\.\d+, \d+\.\d+, \d+\)",
+        r"it cost epsilon 0.5",
+    ],
+}
+
+
+def test_every_example_is_run() -> None:
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_an_example_runs(name: str, tmp_path: Path) -> None:
+    before = set((ROOT / "schemas").iterdir())
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / name)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    position = 0
+    for pattern in EXPECTED[name]:
+        found = re.compile(pattern).search(done.stdout, position)
+        assert found is not None, f"{pattern} is not in {done.stdout[position:]}"
+        position = found.end()
+    assert set((ROOT / "schemas").iterdir()) == before  # the ledger was elsewhere
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_has_the_schema_of_schemas_and_its_data_with_their_origin() -> None:
+    text = (ROOT / "schemas" / "cdnow.yaml").read_text(encoding="utf-8")
+    first, _, rest = text.partition("\n")
+    assert first.startswith("# yaml-language-server")
+    assert SCHEMA.read_text(encoding="utf-8") == rest
+    assert SCHEMA.with_name("cdnow.parquet").is_file()
+    assert "69,659" in SCHEMA.with_name("ORIGIN.md").read_text(encoding="utf-8")
