@@ -16,6 +16,7 @@ _DENIED = frozenset(
     "stats vector_type enum_range enum_first enum_last enum_code in_search_path current_query "
     "pragma_version duckdb_settings duckdb_tables duckdb_columns duckdb_secrets version "
     "add_parquet_key force_checkpoint checkpoint current_database current_schema current_schemas "
+    "current_version current_user session_user current_catalog current_role "
     "repeat list_resize array_resize bitstring".split()
 )
 _TABLE_FUNCTIONS = (exp.GenerateSeries, exp.Unnest, exp.Values)
@@ -28,8 +29,9 @@ def is_plain_table(node: exp.Table) -> bool:
 
 def deny_open(statement: Statement, node: exp.Expr) -> None:
     """Raise UnsupportedSQLError where a node above the releases is one that is never run."""
-    if isinstance(node, exp.Anonymous) and node.name.lower() in _DENIED:
-        raise statement.unsupported(f"the function {node.name} isn't answered.", node)
+    called = node.name if isinstance(node, exp.Anonymous) else _class_name(node)
+    if called.lower() in _DENIED:
+        raise statement.unsupported(f"the function {called} isn't answered.", node)
     if isinstance(node, exp.ReadCSV | exp.ReadParquet | exp.Columns | exp.Repeat | exp.Command):
         raise statement.unsupported(f"{type(node).__name__.upper()} isn't answered.", node)
     if isinstance(node, exp.Table) and not isinstance(
@@ -42,3 +44,8 @@ def deny_open(statement: Statement, node: exp.Expr) -> None:
         )
     if isinstance(node, exp.DML | exp.DDL) and not isinstance(node, exp.Query):
         raise statement.unsupported("dp_sql only reads.", node)
+
+
+def _class_name(node: exp.Expr) -> str:
+    """Return the name of a function that the parser library has a class for, else nothing."""
+    return node.sql_name() if isinstance(node, exp.Func) else ""
