@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import assert_never
 
@@ -10,7 +11,7 @@ from dp_sql.errors import InternalError, UnsupportedSQLError
 from dp_sql.executor.lower_expression import canonical, identifier, literal, lower
 from dp_sql.executor.lower_measure import grid
 from dp_sql.executor.lower_sums import accumulators, components, holds
-from dp_sql.plan.expression import Column, Literal
+from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
 from dp_sql.plan.public import Image, PublicRows, ValueList
 from dp_sql.plan.relation import (
     BoundGroups,
@@ -28,6 +29,7 @@ from dp_sql.plan.relation import (
     Scan,
     SumMeasure,
     SumPerUnit,
+    output,
 )
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.schema.sqltype import Kind, SqlType
@@ -35,6 +37,7 @@ from dp_sql.sensitivity.ownership import owner_of
 
 DATA = "data"  # the schema in which the engine keeps the declared tables
 _FITS = 2**63 - 1
+_SHORT = 64  # characters of a key's text that may be written twice
 _SAFE = 2**86  # times 2^40 units it still fits a HUGEINT
 
 
@@ -60,15 +63,14 @@ def _totals(relation: Relation) -> str:
     measured = _measured(relation)
     keys = [name(k) for k in measured.keys]
     group = f" GROUP BY {', '.join(keys)}" if keys else ""
-    rows = lower_relation(relation)
     if isinstance(relation, BoundRows):
-        sums = [f"coalesce(sum({name(c)}), 0)" for vector in measured.vectors for c in vector]
-        return f"SELECT {', '.join([*keys, *sums])} FROM ({rows}) AS units_{group}"
+        sums = [f"coalesce(sum({text}), 0)" for text, _ in _bounded(relation)]
+        return f"SELECT {', '.join([*keys, *sums])} FROM {_pairs(relation.source)}{group}"
     counted = ", ".join([*keys, *_accumulated(measured)])
     sums = [part for parts in _components(measured) for part in parts]
     return (
         f"SELECT {', '.join([*keys, *sums])} FROM "
-        f"(SELECT {counted} FROM ({rows}) AS rows_{group}) AS sums_"
+        f"(SELECT {counted} FROM ({lower_relation(relation)}) AS rows_{group}) AS sums_"
     )
 
 
@@ -112,10 +114,10 @@ def lower_relation(relation: Relation) -> str:
     match relation:
         case Scan():
             return _scan(relation)
-        case Filter(source=source, predicate=predicate):
-            return (
-                f"SELECT * FROM ({lower_relation(source)}) AS rows_ WHERE {lower(predicate, name)}"
-            )
+        case Filter():
+            rows = _rows(relation, _floats(relation))
+            items = ", ".join(_as(rows.text(c), c) for c in output(relation))
+            return f"SELECT {items}{rows.clauses()}"
         case Project(source=source, columns=columns, expressions=expressions):
             items = ", ".join(
                 f"{lower(e, name)} AS {name(c)}" for c, e in zip(columns, expressions, strict=True)
@@ -127,18 +129,66 @@ def lower_relation(relation: Relation) -> str:
                 f"SELECT * FROM ({lower_relation(left)}) AS left_ {kind.value} JOIN "
                 f"({lower_relation(right)}) AS right_ ON {on}"
             )
-        case MeasureRows():
+        case MeasureRows() | KeepKeys():
             return _measure(relation)
-        case KeepKeys(source=source, columns=columns, values=values):
-            return _keep(lower_relation(source), columns, values)
         case SumPerUnit(source=source, count=count):
             return _per_unit(source, count)
         case BoundRows():
             return _bound_rows(relation)
-        case BoundGroups(source=source, max_groups=max_groups, hash_key=hash_key):
-            return _bound_groups(source, max_groups, hash_key)
+        case BoundGroups(source=source):
+            kept = ", ".join(_pair_columns(source))
+            return f"SELECT {kept} FROM {_pairs(relation)}"
         case _:
             assert_never(relation)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows that a SELECT reads: its FROM item, its conditions, and the text of a column there."""
+
+    source: str
+    where: tuple[str, ...]
+    text: Callable[[Column], str]
+
+    def clauses(self, *more: str) -> str:
+        """Return FROM and WHERE, with further conditions."""
+        conditions = " AND ".join((*self.where, *more))
+        return f" FROM {self.source}" + (f" WHERE {conditions}" if conditions else "")
+
+
+def _rows(relation: Relation, floats: frozenset[int]) -> _Rows:
+    """Return rows as one SELECT can read them, filters over a scan in its WHERE.
+
+    floats: the float columns that have to be canonical; one that isn't among them may be read as it
+    lies in the table.
+    """
+    match relation:
+        case Scan():
+            if any(c.number in floats and c.type.is_float for c in relation.columns):
+                return _Rows(f"({_scan(relation)}) AS rows_", (), name)
+            names = dict(zip(relation.columns, relation.sources, strict=True))
+            where = () if relation.owner is None else (_owned(relation),)
+            source = f"{DATA}.{identifier(relation.table)} AS scan_"
+            return _Rows(source, where, lambda c: identifier(names[c]))
+        case Filter(source=source, predicate=predicate):
+            rows = _rows(source, floats)
+            return _Rows(rows.source, (*rows.where, lower(predicate, rows.text)), rows.text)
+        case _:
+            return _Rows(f"({lower_relation(relation)}) AS rows_", (), name)
+
+
+def _floats(relation: Relation) -> frozenset[int]:
+    return frozenset(c.number for c in output(relation) if c.type.is_float)
+
+
+def _as(text: str, column: Column) -> str:
+    return text if text == name(column) else f"{text} AS {name(column)}"
+
+
+def _owned(scan: Scan) -> str:
+    """Return the condition that a row has an owner."""
+    owner = next(s for c, s in zip(scan.columns, scan.sources, strict=True) if c == scan.owner)
+    return f"{identifier(owner)} IS NOT NULL"
 
 
 def _scan(scan: Scan) -> str:
@@ -147,41 +197,64 @@ def _scan(scan: Scan) -> str:
         f"{canonical(identifier(s), c.type)} AS {name(c)}"
         for c, s in zip(scan.columns, scan.sources, strict=True)
     )
-    where = ""
-    if scan.owner is not None:
-        owner = scan.sources[scan.columns.index(scan.owner)]
-        where = f" WHERE {identifier(owner)} IS NOT NULL"
+    where = "" if scan.owner is None else f" WHERE {_owned(scan)}"
     return f"SELECT {items} FROM {DATA}.{identifier(scan.table)} AS scan_{where}"
 
 
-def _measure(relation: MeasureRows) -> str:
-    """Lower MeasureRows to one row a row: the owner, the keys, and one integer a measure."""
-    owner = owner_of(relation.source)
-    items = [] if owner is None else [f"{name(owner)} AS u"]
-    for key, expression in zip(relation.keys, relation.key_expressions, strict=True):
-        items.append(f"{canonical(lower(expression, name), expression.type)} AS {name(key)}")
-    for index, measure in enumerate(relation.measures):
-        items.append(f"{grid(measure, _argument(measure))} AS g{index}")
-    return f"SELECT {', '.join(items)} FROM ({lower_relation(relation.source)}) AS rows_"
+def _measure(relation: MeasureRows | KeepKeys) -> str:
+    """Lower MeasureRows to one row a row: the owner, the keys, and one integer a measure.
+
+    A float column that is a measure's whole argument is read as it lies in the table: its grid makes
+    NULL of NaN and 0 of -0.0 by itself. Every further float is canonical.
+    """
+    measured = _measured(relation)
+    source = measured.source
+    used = [*measured.key_expressions, *_predicates(source)]
+    used += [
+        m.argument
+        for m in measured.measures
+        if m.argument is not None
+        and not (isinstance(m, SumMeasure | MomentMeasure) and isinstance(m.argument, Ref))
+    ]
+    rows = _rows(source, frozenset(c.number for e in used for c in columns_of(e)))
+    owner = owner_of(source)
+    items = [] if owner is None else [f"{rows.text(owner)} AS u"]
+    keys = {}
+    for key, expression in zip(measured.keys, measured.key_expressions, strict=True):
+        keys[key] = canonical(lower(expression, rows.text), expression.type)
+        items.append(f"{keys[key]} AS {name(key)}")
+    for index, measure in enumerate(measured.measures):
+        argument = measure.argument
+        lowered = None if argument is None else (lower(argument, rows.text), argument.type)
+        items.append(f"{grid(measure, lowered)} AS g{index}")
+    kept = list(_public_values(relation))
+    if all(len(keys[column]) <= _SHORT for column, _ in kept):
+        conditions = [_among(keys[c], c.type, values) for c, values in kept]
+        return f"SELECT {', '.join(items)}{rows.clauses(*conditions)}"
+    conditions = [_among(name(c), c.type, values) for c, values in kept]
+    inner = f"SELECT {', '.join(items)}{rows.clauses()}"
+    return f"SELECT * FROM ({inner}) AS rows_ WHERE {' AND '.join(conditions)}"
 
 
-def _argument(measure: Measure) -> tuple[str, SqlType] | None:
-    argument = measure.argument
-    return None if argument is None else (lower(argument, name), argument.type)
+def _predicates(relation: Relation) -> list[Expression]:
+    if isinstance(relation, Filter):
+        return [relation.predicate, *_predicates(relation.source)]
+    return []
 
 
-def _keep(source: str, columns: tuple[Column, ...], values: tuple[tuple[object, ...], ...]) -> str:
-    """Lower KeepKeys: each column keeps the values that it has in some public combination."""
-    conditions = []
-    for index, column in enumerate(columns):
-        listed = list(dict.fromkeys(row[index] for row in values))
-        known = [v for v in listed if v is not None]
-        conditions.append(_among(name(column), column.type, known, null=len(known) < len(listed)))
-    return f"SELECT * FROM ({source}) AS rows_ WHERE {' AND '.join(conditions)}"
+def _public_values(relation: Relation) -> Iterator[tuple[Column, list[object]]]:
+    """Yield each column that KeepKeys keeps in its public values, with these, each once."""
+    while isinstance(relation, KeepKeys):
+        for index, column in enumerate(relation.columns):
+            yield column, list(dict.fromkeys(row[index] for row in relation.values))
+        relation = relation.source
 
 
-def _among(text: str, kind: SqlType, values: list[object], *, null: bool) -> str:
+def _among(text: str, kind: SqlType, listed: list[object]) -> str:
+    """Return the condition that a value is one of those listed, None standing for NULL."""
     missing = f"{text} IS NULL"
+    values = [v for v in listed if v is not None]
+    null = len(values) < len(listed)
     if not values:
         return f"({missing})" if null else "(FALSE)"
     run = contiguous(values)
@@ -219,7 +292,15 @@ def _per_unit(source: Relation, count: Column) -> str:
 
 
 def _bound_rows(relation: BoundRows) -> str:
-    """Lower BoundRows: from the accumulators of (unit, group) to bounded components.
+    """Lower BoundRows: from the accumulators of (unit, group) to bounded components."""
+    measured = _measured(relation.source)
+    items = ["u", *(name(k) for k in measured.keys)]
+    items += [f"{text} AS {name(c)}" for text, c in _bounded(relation)]
+    return f"SELECT {', '.join(items)} FROM {_pairs(relation.source)}"
+
+
+def _bounded(relation: BoundRows) -> list[tuple[str, Column]]:
+    """Return the bounded components of a (unit, group) over its accumulators, with their columns.
 
     Claim:   no integer operation overflows, and every result lies in its contribution set.
     Why:     a unit has at most 2^45 rows, so sums of rows, multiplied by max_rows and the low bits
@@ -229,19 +310,14 @@ def _bound_rows(relation: BoundRows) -> str:
     """
     measured, most = _measured(relation.source), relation.max_rows
     count = name(_sums(relation.source).count)
-    items = ["u", *(name(k) for k in measured.keys)]
-    for measure, vector, parts, bits in zip(
-        measured.measures,
-        measured.vectors,
-        _components(measured),
-        relation.low_bits,
-        strict=True,
-    ):
-        items += [
-            f"{_bound(measure, part, count, most, bits)} AS {name(c)}"
-            for part, c in zip(parts, vector, strict=True)
-        ]
-    return f"SELECT {', '.join(items)} FROM ({lower_relation(relation.source)}) AS pairs_"
+    parts = zip(
+        measured.measures, measured.vectors, _components(measured), relation.low_bits, strict=True
+    )
+    return [
+        (_bound(measure, text, count, most, bits), column)
+        for measure, vector, texts, bits in parts
+        for text, column in zip(texts, vector, strict=True)
+    ]
 
 
 def _sums(relation: Relation) -> SumPerUnit:
@@ -288,17 +364,26 @@ def _big(number: int) -> str:
     return f"CAST({number} AS HUGEINT)"
 
 
-def _bound_groups(source: Relation, most: int, hash_key: int) -> str:
-    """Lower BoundGroups: the first `most` groups of a unit by a keyed hash, then by the keys.
+def _pair_columns(relation: Relation) -> list[str]:
+    """Return the names of what a relation of (unit, group) pairs holds before rows are bounded."""
+    measured = _measured(relation)
+    sums = [named for pairs in _accumulators(measured) for _, named in pairs]
+    return ["u", *(name(k) for k in measured.keys), name(_sums(relation).count), *sums]
 
-    `lag` counts rows, so ties can't keep more; and it avoids a rewrite of QUALIFY that is slower.
+
+def _pairs(relation: Relation) -> str:
+    """Return a FROM item, with a WHERE, of the (unit, group) pairs that stay.
+
+    Of each unit the first `max_groups` groups by a keyed hash, then by the keys. `lag` counts rows,
+    so ties can't keep more; and it avoids a rewrite of QUALIFY that is slower.
     """
-    keys = [name(k) for k in _measured(source).keys]
-    order = ", ".join([f"hash({', '.join(['u', *keys])}, {_big(hash_key)})", *keys])
+    if not isinstance(relation, BoundGroups):
+        return f"({lower_relation(relation)}) AS pairs_"
+    keys = [name(k) for k in _measured(relation).keys]
+    order = ", ".join([f"hash({', '.join(['u', *keys])}, {_big(relation.hash_key)})", *keys])
     return (
-        f"SELECT * EXCLUDE (beyond_) FROM (SELECT *, lag(1, {most}) OVER "
-        f"(PARTITION BY u ORDER BY {order}) AS beyond_ FROM ({lower_relation(source)}) AS pairs_) "
-        f"AS ranked_ WHERE beyond_ IS NULL"
+        f"(SELECT *, lag(1, {relation.max_groups}) OVER (PARTITION BY u ORDER BY {order}) AS beyond_ "
+        f"FROM ({lower_relation(relation.source)}) AS pairs_) AS ranked_ WHERE beyond_ IS NULL"
     )
 
 

@@ -1,0 +1,73 @@
+"""The textbook's sensitivities, by hand: SUM, COUNT and histograms under both adjacencies."""
+
+from __future__ import annotations
+
+import itertools
+from math import isclose
+
+import pytest
+
+from dp_sql.errors import InternalError
+from dp_sql.privacy.contribution import Box, Simplex
+from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
+from dp_sql.sensitivity.delta import change
+
+ADD = PrivacyUnit(Level.USER, Adjacency.ADD_REMOVE)
+SWAP = PrivacyUnit(Level.USER, Adjacency.SUBSTITUTION)
+
+
+@pytest.mark.parametrize(
+    ("contribution", "groups", "cells", "unit", "l1", "l2_squared"),
+    [
+        (Box((0,), (1,)), 1, 1, ADD, 1, 1),  # COUNT(*)
+        (Box((0,), (1,)), 1, 1, SWAP, 1, 1),
+        (Box((0,), (100,)), 1, 1, ADD, 100, 100**2),  # SUM in [0, B]
+        (Box((-80,), (10,)), 1, 1, ADD, 80, 80**2),  # a negative side
+        (Box((-80,), (10,)), 1, 1, SWAP, 90, 90**2),
+        (Box((0,), (1,)), 1, 10, SWAP, 2, 2),  # a histogram of one bin a unit
+        (Box((0,), (1,)), 1, None, SWAP, 2, 2),
+        (Box((0,), (1,)), 3, 10, ADD, 3, 3),
+        (Box((0,), (1,)), 3, 10, SWAP, 6, 6),
+        (Box((0,), (1,)), 3, 4, SWAP, 4, 4),  # two groups are shared at least
+        (Box((-5,), (5,)), 1, 2, SWAP, 10, 100),  # one shared group, both ends
+        (Simplex(3, 40), 2, 9, ADD, 80, 2 * 40**2),
+        (Simplex(3, 40), 2, 9, SWAP, 160, 4 * 40**2),
+    ],
+)
+def test_the_textbook(contribution, groups, cells, unit, l1, l2_squared) -> None:  # noqa: ANN001
+    found = change(contribution, groups, cells, unit)
+    assert (found.l1, found.l2_squared) == (l1, l2_squared)
+
+
+@pytest.mark.parametrize("unit", [ADD, SWAP])
+@pytest.mark.parametrize("cells", [1, 2, 3])
+@pytest.mark.parametrize("groups", [1, 2, 3])
+@pytest.mark.parametrize("ends", [(0, 2), (-2, 0), (-1, 2), (-2, 2)])
+def test_brute_force_over_small_boxes(unit, cells, groups, ends) -> None:  # noqa: ANN001
+    low, high = ends
+    owns = [
+        vector
+        for vector in itertools.product(range(low, high + 1), repeat=cells)
+        if sum(value != 0 for value in vector) <= groups
+    ]
+    others = owns if unit is SWAP else [(0,) * cells]
+    moves = [tuple(a - b for a, b in zip(x, y, strict=True)) for x in owns for y in others]
+    found = change(Box((low,), (high,)), groups, cells, unit)
+    assert found.l1 == max(sum(map(abs, move)) for move in moves)
+    assert found.l2_squared == max(sum(step**2 for step in move) for move in moves)
+    for power in (1.5, 3.0):
+        costs = [sum(n * shift**power for shift, n in profile) for profile in found.profiles]
+        worst = max(sum(abs(step) ** power for step in move) for move in moves)
+        assert worst <= max(costs) or isclose(worst, max(costs))
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_a_group_of_units_moves_as_many_times_as_far(size: int) -> None:
+    several = PrivacyUnit(Level.USER, Adjacency.ADD_REMOVE, group_size=size)
+    one = change(Simplex(2, 7), 3, 9, ADD)
+    assert change(Simplex(2, 7), 3, 9, several) == one.scaled(size)
+
+
+def test_a_release_has_a_group() -> None:
+    with pytest.raises(InternalError):
+        change(Box((0,), (1,)), 0, 1, ADD)
