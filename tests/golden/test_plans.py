@@ -1,0 +1,70 @@
+"""Queries with their plans, facts and lowered SQL, as text. --update-golden rewrites the file."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from small_catalog import CATALOG
+
+from dp_sql.executor.lower_relation import release_sql, selection_sql
+from dp_sql.parser.statement import parse
+from dp_sql.plan.printer import relation_text
+from dp_sql.planner.plan import plan_release
+from dp_sql.sensitivity.contribution import derive
+
+if TYPE_CHECKING:
+    import pytest
+
+    from dp_sql.plan.public import Image
+
+GOLDEN = Path(__file__).with_name("plans.txt")
+STATEMENTS = [
+    "SELECT COUNT(*) FROM visits",
+    "SELECT region, COUNT(*) AS n, AVG(amount) FROM visits GROUP BY region HAVING n > 10 ORDER BY n",
+    "SELECT category, COUNT(*) FROM visits WHERE minutes > 30 GROUP BY category",
+    "SELECT region, category, SUM(amount) FROM visits GROUP BY ALL",
+    "SELECT VAR_SAMP(minutes), COUNT(DISTINCT user_id) FILTER (WHERE amount > 5) FROM visits",
+    "WITH v AS (SELECT minutes * 2 AS m, region AS r FROM visits) SELECT r, SUM(m) FROM v GROUP BY r",
+    "SELECT name, COUNT(*) FROM visits JOIN regions USING (region) GROUP BY name",
+    "SELECT COUNT(*) * 1.0 / (SELECT COUNT(*) FROM users) FROM visits",
+    "SELECT name FROM regions ORDER BY name",
+]
+
+
+class _Facts:
+    """Public facts of a world with two regions."""
+
+    def image(self, image: Image, limit: int) -> tuple[tuple[object, ...], ...] | None:
+        assert image.expressions
+        assert limit > 2
+        return (("north",), ("south",))
+
+    def is_unique(self, table: str, columns: tuple[str, ...]) -> bool:
+        return (table, columns) == ("regions", ("region",))
+
+
+def _described(sql: str) -> str:
+    query = parse(sql, CATALOG)
+    lines = [f"# {sql}"]
+    for release in query.releases:
+        plan = plan_release(release, CATALOG, _Facts(), Fraction(1))
+        facts = derive(plan, CATALOG.unit, _Facts())
+        lines.append(relation_text(plan.relation))
+        lines.append(f"groups {facts.groups} of {facts.cells}")
+        lines += [f"{v.rule}: {v.change.l1}, {v.change.l2_squared}" for v in facts.vectors]
+        lines.append(release_sql(plan))
+        if plan.selection_relation is not None:
+            lines.append(selection_sql(plan))
+    lines.append(f"residual: {query.residual.sql}")
+    text = "\n".join(lines)
+    return re.sub(r"CAST\(\d{17,19} AS HUGEINT\)\)", "CAST(<hash key> AS HUGEINT))", text)
+
+
+def test_plans_are_as_they_were(request: pytest.FixtureRequest) -> None:
+    text = "\n\n".join(_described(sql) for sql in STATEMENTS) + "\n"
+    if request.config.getoption("--update-golden"):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()

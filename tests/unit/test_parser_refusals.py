@@ -1,0 +1,115 @@
+"""What the parser refuses: each with its class, a caret where there is a place, and a way out."""
+
+from __future__ import annotations
+
+import pytest
+from small_catalog import CATALOG
+
+from dp_sql.errors import NotPrivateError, QueryError, UnsupportedSQLError
+from dp_sql.parser.statement import parse
+
+REFUSED = [
+    ("", QueryError),
+    ("   ; ", QueryError),
+    ("SELEC 1", QueryError),
+    ("SELECT COUNT(*) FROM visits WHERE", QueryError),
+    ("SELECT 'abc", QueryError),
+    ("SELECT 1; SELECT 2", UnsupportedSQLError),
+    ("SELECT " + "(" * 41 + "1" + ")" * 41, QueryError),
+    ("SELECT 1" + "+1" * 60_000, QueryError),
+    ("SELECT " + "NOT " * 50 + "TRUE", QueryError),
+    ("DELETE FROM visits", UnsupportedSQLError),
+    ("SET threads = 4", UnsupportedSQLError),
+    ("PRAGMA version", UnsupportedSQLError),
+    ("SUMMARIZE visits", UnsupportedSQLError),
+    ("DESCRIBE visits", UnsupportedSQLError),
+    ("SHOW TABLES", UnsupportedSQLError),
+    ("PIVOT visits ON region USING SUM(amount)", UnsupportedSQLError),
+    ("SELECT * FROM visits", NotPrivateError),
+    ("FROM visits", NotPrivateError),
+    ("TABLE visits", NotPrivateError),
+    ("SELECT amount FROM visits", NotPrivateError),
+    ("SELECT visits FROM visits", NotPrivateError),
+    ("SELECT user_id, COUNT(*) FROM visits GROUP BY user_id", NotPrivateError),
+    ("SELECT COUNT(*) FROM visit", QueryError),
+    ("SELECT COUNT(*) FROM other.visits", QueryError),
+    ("SELECT COUNT(*) FROM 'visits.parquet'", QueryError),
+    ("SELECT COUNT(*) FROM read_csv('x.csv')", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM query_table('visits')", UnsupportedSQLError),
+    ("SELECT SUM(amout) FROM visits", QueryError),
+    ("SELECT SUM(category) FROM visits", QueryError),
+    ("SELECT SUM(user_id) FROM visits", NotPrivateError),
+    ("SELECT COUNT(*) FROM visits WHERE amount = 'abc'", QueryError),
+    ("SELECT COUNT(*) FROM visits WHERE amount", QueryError),
+    ("SELECT COUNT(*) FROM visits WHERE COUNT(*) > 1", QueryError),
+    ("SELECT region FROM visits GROUP BY category", QueryError),
+    ("SELECT region, COUNT(*) FROM visits", QueryError),
+    ("SELECT COUNT(*) FROM visits GROUP BY 3", QueryError),
+    ("SELECT COUNT(*) FROM visits GROUP BY ROLLUP(region)", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits GROUP BY GROUPING SETS ((region), ())", UnsupportedSQLError),
+    ("SELECT MEDIAN(amount) FROM visits", UnsupportedSQLError),
+    ("SELECT MAX(amount) FROM visits", UnsupportedSQLError),
+    ("SELECT FIRST(amount) FROM visits", UnsupportedSQLError),
+    ("SELECT STRING_AGG(category, ',') FROM visits", UnsupportedSQLError),
+    ("SELECT SUM(DISTINCT amount) FROM visits", UnsupportedSQLError),
+    ("SELECT COUNT(DISTINCT region) FROM visits", UnsupportedSQLError),
+    ("SELECT COUNT(region, category) FROM visits", UnsupportedSQLError),
+    ("SELECT SUM(COUNT(*)) FROM visits", QueryError),
+    ("SELECT COUNT(*) FROM visits, users", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits a JOIN visits b USING (user_id)", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits FULL JOIN regions USING (region)", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM regions LEFT JOIN visits USING (region)", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits POSITIONAL JOIN regions", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits TABLESAMPLE 10%", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM (SELECT * FROM visits LIMIT 3)", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM (SELECT DISTINCT region FROM visits)", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM (SELECT region FROM visits UNION ALL SELECT region FROM visits)",
+     UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits WHERE region IN (SELECT region FROM regions)", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits WHERE amount > (SELECT AVG(amount) FROM visits)",
+     UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits WHERE random() < 0.5", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits WHERE sleep_ms(100) IS NULL", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits WHERE error('x')", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits WHERE category LIKE 'x' ESCAPE '!'", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits WHERE row_number() OVER () = 1", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits WHERE amount NOT IN (1, 2) = TRUE", UnsupportedSQLError),
+    ("SELECT SUM(@amount) FROM visits", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits WHERE amount > ?", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits WHERE amount > 0x10", QueryError),
+    ("SELECT #1 FROM visits", UnsupportedSQLError),
+    ("SELECT * EXCLUDE (amount) FROM visits", UnsupportedSQLError),
+    ("SELECT COUNT(*) + (SELECT amount FROM visits) FROM visits", NotPrivateError),
+    ("SELECT EXISTS (SELECT 1 FROM visits)", NotPrivateError),
+    ("WITH RECURSIVE t AS (SELECT amount FROM visits UNION ALL SELECT amount FROM t) "
+     "SELECT COUNT(*) FROM t", NotPrivateError),
+    ("SELECT current_setting('threads')", UnsupportedSQLError),
+    ("SELECT getenv('HOME'), COUNT(*) FROM visits", UnsupportedSQLError),
+    ("WITH regions AS (SELECT * FROM visits) SELECT * FROM regions", NotPrivateError),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "kind"), REFUSED)
+def test_refused(sql: str, kind: type[QueryError]) -> None:
+    with pytest.raises(kind) as caught:
+        parse(sql, CATALOG)
+    error = caught.value
+    assert error.message
+    assert error.position is None or "^" in str(error)
+
+
+@pytest.mark.parametrize("value", [None, 3, b"SELECT 1", ["SELECT 1"]])
+def test_a_statement_is_a_text(value: object) -> None:
+    with pytest.raises(QueryError, match="a statement is a text"):
+        parse(value, CATALOG)  # type: ignore[arg-type]
+
+
+def test_a_typo_gets_the_nearest_name_and_a_caret_under_it() -> None:
+    with pytest.raises(QueryError) as caught:
+        parse("SELECT region,\n       SUM(amout) FROM visits GROUP BY region", CATALOG)
+    assert str(caught.value).splitlines() == [
+        "no column is called 'amout' here.",
+        "         SUM(amout) FROM visits GROUP BY region",
+        "             ^^^^^",
+        "Instead: amount",
+    ]
