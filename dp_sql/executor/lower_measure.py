@@ -1,6 +1,6 @@
-"""Lowers measures: a row's argument becomes one small integer, and that the vector's components.
+"""Lowers measures: a row's argument becomes one integer on the measure's grid.
 
-The integer is written once, in an inner SELECT; the components read its column in the outer one.
+What is summed of it, and how its sums make the components, is in `lower_sums`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import assert_never
 
-from dp_sql.errors import InternalError
+from dp_sql.errors import InternalError, UnsupportedSQLError
 from dp_sql.plan.conversion import decimal_of_steps
 from dp_sql.plan.functions import step_of
 from dp_sql.plan.relation import (
@@ -25,17 +25,16 @@ from dp_sql.plan.sql_text import literal, once
 from dp_sql.schema.sqltype import BIGINT, DOUBLE, HUGEINT, INTEGER, INTEGER_BITS, Kind, SqlType
 
 _BIG = 2**63 - 1  # the largest BIGINT
-_HUGE = 2**126  # well inside HUGEINT
 _EXACT = 2**50  # numbers that survive a division by 10^scale and its reverse in DOUBLE
+_MOST_MOVES = 64  # DOUBLEs that an end is moved by at most: a few are enough
 _MOST_SCALE = 22  # 10^22 is the largest power of ten that is a DOUBLE
 
 
 @dataclass(frozen=True, slots=True)
 class _Affine:
-    """The integer of a value x on the line: floor(x * slope + offset), between two ends.
+    """The integer of a value x on a line: x * slope + offset, rounded, between two ends.
 
-    Outside [low, high] it is the nearer end. slope is above 0; offset holds the half that makes the
-    floor a rounding.
+    Outside [low, high] it is the nearer end. slope is above 0, or 0 for a range of one point.
     """
 
     low: Fraction
@@ -53,15 +52,16 @@ def grid(measure: Measure, argument: tuple[str, SqlType] | None) -> str:
 
     Raises:
         InternalError: for an argument that isn't a number, or one missing.
+        UnsupportedSQLError: for bounds beyond the range of DOUBLE.
     """
     match measure:
         case CountMeasure() | PresenceMeasure():
             return "1" if argument is None else f"(CASE WHEN {argument[0]} IS NOT NULL THEN 1 END)"
         case SumMeasure(low=low, high=high, step=step):
-            line = _Affine(low, high, 1 / step, Fraction(1, 2), measure.ends)
+            line = _Affine(low, high, 1 / step, Fraction(0), measure.ends)
         case MomentMeasure(low=low, high=high, cells=cells):
             slope = Fraction(0) if low == high else cells / (high - low)
-            line = _Affine(low, high, slope, Fraction(1, 2) - low * slope, (0, cells))
+            line = _Affine(low, high, slope, -low * slope, (0, cells))
         case _:
             assert_never(measure)
     if argument is None:
@@ -69,62 +69,43 @@ def grid(measure: Measure, argument: tuple[str, SqlType] | None) -> str:
     return _placed(*argument, line)
 
 
-def components(measure: Measure, place: str) -> tuple[str, ...]:
-    """Return the texts of a measure's components, never NULL, from the name of its integer's column."""
-    match measure:
-        case CountMeasure() | PresenceMeasure() | SumMeasure():
-            return (f"coalesce({place}, 0)",)
-        case MomentMeasure(cells=cells, degree=degree, null_component=null_component):
-            a = place if cells**degree <= _BIG else f"CAST({place} AS HUGEINT)"
-            rest = f"({cells} - {a})"
-            squares = [f"{rest} * {rest}", f"2 * {a} * {rest}", f"{a} * {a}"]
-            parts = [rest, a] if degree == 1 else squares
-            texts = [f"coalesce({part}, 0)" for part in parts]
-            if null_component:
-                texts.append(f"CASE WHEN {place} IS NULL THEN {cells**degree} ELSE 0 END")
-            return tuple(texts)
-        case _:
-            assert_never(measure)
-
-
 def _placed(text: str, type_: SqlType, line: _Affine) -> str:
-    if type_.kind is Kind.NULL:
-        return literal(None, BIGINT)
-    if type_.kind is Kind.BOOLEAN:
-        return _placed(f"CAST({text} AS INTEGER)", INTEGER, line)
-    if type_.kind is Kind.FLOAT:
-        return _placed(f"CAST({text} AS DOUBLE)", DOUBLE, line)
-    if type_.kind is Kind.DOUBLE:
-        return _placed_float(text, line)
+    match type_.kind:
+        case Kind.NULL:
+            return literal(None, BIGINT)
+        case Kind.BOOLEAN:
+            return _placed(f"CAST({text} AS INTEGER)", INTEGER, line)
+        case Kind.DOUBLE:
+            return _placed_float(text, line)
     if not type_.is_numeric:
         raise InternalError(f"a measure takes a number, not {type_}")
-    exact = _placed_exactly(text, type_, line)
+    exact = None if type_.is_float else _placed_exactly(text, type_, line)
     return _placed_float(f"CAST({text} AS DOUBLE)", line) if exact is None else exact
 
 
-def _clamped(text: str, low: str, high: str, line: _Affine, body: Callable[[str], str]) -> str:
-    """Return `body` between two constants, the ends of the line outside, NULL for NULL and NaN.
+def _clamped(
+    text: str, low: str, high: str, line: _Affine, body: Callable[[str], str], *, nan: bool
+) -> str:
+    """Return `body` between two constants, the ends of the line outside, NULL for NULL.
 
-    The order of the conditions is the fastest that was measured: rows inside pass one test.
+    nan: whether the value could be NaN, which gives NULL too. The order of the conditions is the
+    fastest that was measured: a row inside passes one test.
     """
-    kind = _holding(max(map(abs, line.ends)))
+    kind = _holding(line)
     least, most = (literal(end, kind) for end in line.ends)
-    return once(
-        text,
-        lambda x: (
-            f"(CASE WHEN {x} BETWEEN {low} AND {high} THEN {body(x)} "
-            f"WHEN {x} IS NULL{_nan_test(x, low)} THEN NULL "
+
+    def chosen(x: str) -> str:
+        missing = f"{x} IS NULL OR isnan({x})" if nan else f"{x} IS NULL"
+        return (
+            f"(CASE WHEN {x} BETWEEN {low} AND {high} THEN {body(x)} WHEN {missing} THEN NULL "
             f"WHEN {x} < {low} THEN {least} ELSE {most} END)"
-        ),
-    )
+        )
+
+    return once(text, chosen)
 
 
-def _nan_test(text: str, low: str) -> str:
-    return f" OR isnan({text})" if low.endswith("AS DOUBLE)") else ""
-
-
-def _holding(most: int) -> SqlType:
-    return BIGINT if most <= _BIG else HUGEINT
+def _holding(line: _Affine) -> SqlType:
+    return BIGINT if max(map(abs, line.ends)) <= _BIG else HUGEINT
 
 
 def _placed_float(text: str, line: _Affine) -> str:
@@ -134,39 +115,37 @@ def _placed_float(text: str, line: _Affine) -> str:
     Why:     x - origin, the product with a positive factor and the rounding never fall as x grows,
              in IEEE arithmetic as in the reals; at `low` and `high` Python computed them as DuckDB
              does and found them between the ends; outside, the result is an end.
-    Assumes: DuckDB keeps the order of the two operations and casts DOUBLE to BIGINT by rounding
-             half to even (both tested bit by bit).
+    Assumes: DuckDB keeps the order of the two operations and casts DOUBLE to whole numbers by
+             rounding half to even (both tested bit by bit).
     Source:  [IEEE754]
     """
-    slope = float(line.slope)
-    origin = 0.0 if line.slope == 0 else float((Fraction(1, 2) - line.offset) / line.slope)
-    kind = _holding(max(map(abs, line.ends)))
+    slope = _float(line.slope)
+    origin = 0.0 if line.slope == 0 else _float(-line.offset / line.slope)
 
     def image(x: float) -> int:
         return round((x - origin) * slope if origin else x * slope)
 
     low, high = _float_ends(line, image)
-    shift = "" if origin == 0 else f" - {literal(origin, DOUBLE)}"
     factor = literal(slope, DOUBLE)
-    return _clamped(
-        text,
-        literal(low, DOUBLE),
-        literal(high, DOUBLE),
-        line,
-        lambda x: f"CAST(({x}{shift}) * {factor} AS {kind})",
-    )
+    kind = _holding(line)
+
+    def body(x: str) -> str:
+        moved = f"({x} - {literal(origin, DOUBLE)})" if origin else x
+        return f"CAST({moved} * {factor} AS {kind})"
+
+    return _clamped(text, literal(low, DOUBLE), literal(high, DOUBLE), line, body, nan=True)
 
 
 def _float_ends(line: _Affine, image: Callable[[float], int]) -> tuple[float, float]:
     """Return the largest range of DOUBLEs inside [low, high] whose integers lie between the ends.
 
+    The lower may be above the higher: then every value is at an end.
+
     Raises:
-        InternalError: where the ends are further apart than DOUBLE can tell.
+        InternalError: where the grid is so fine that rounding leads far beyond its ends.
     """
-    low, high = float(line.low), float(line.high)
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise InternalError("bounds beyond the range of DOUBLE")
-    for _ in range(64):
+    low, high = _float(line.low), _float(line.high)
+    for _ in range(_MOST_MOVES):
         below = low < line.low or image(low) < line.ends[0]
         above = high > line.high or image(high) > line.ends[1]
         if not below and not above:
@@ -176,68 +155,55 @@ def _float_ends(line: _Affine, image: Callable[[float], int]) -> tuple[float, fl
     raise InternalError("a grid that DOUBLE can't hold")
 
 
-def _placed_exactly(text: str, type_: SqlType, line: _Affine) -> str | None:
-    """Return the integer of an integer or DECIMAL in whole numbers, None where 127 bits are too few.
+def _float(value: Fraction) -> float:
+    """Return the nearest DOUBLE. Raises UnsupportedSQLError for numbers beyond its range."""
+    try:
+        return float(value)
+    except OverflowError:
+        raise UnsupportedSQLError(
+            "the bounds of this aggregate are beyond the range of DOUBLE.",
+            hint="declare narrower bounds, or CLAMP(…, low, high) in the query",
+        ) from None
 
-    Claim:   the result is floor(x * slope + offset) exactly, and lies between the line's ends.
-    Why:     x is n steps of its type; floor((p n + r) / q) is a quotient of whole numbers, taken of
-             p (n - first) + rest, which isn't negative; it never falls as n grows, and at the first
-             and last n it was computed here and found between the ends.
-    Assumes: // of whole numbers that aren't negative rounds down.
+
+def _placed_exactly(text: str, type_: SqlType, line: _Affine) -> str | None:
+    """Return the integer of a whole number or DECIMAL whose own steps lie on the grid, else None.
+
+    Claim:   the result is x * slope + offset, exactly, between the line's ends.
+    Why:     x is n steps of its type, n whole, and each is `factor` steps of the grid: the result
+             is n * factor + start in whole numbers, which never falls as n grows; at the first and
+             last n it was computed here and found between the ends.
+    Assumes: the numbers fit a BIGINT and the type, which is checked here; else None.
     """
     unit = step_of(type_)
     if unit is None:
         raise InternalError("an exact type has a step")
-    slope, offset = line.slope * unit, line.offset
-    q = math.lcm(slope.denominator, offset.denominator)
-    p, r = int(slope * q), int(offset * q)
-    first, last = _first_and_last(type_, unit, line, lambda n: (p * n + r) // q)
-    base, rest = divmod(p * first + r, q)
-    factor, uneven = divmod(p, q)
-    most = max(p * (last - first) + q, abs(first), abs(last), abs(base) + 1, *map(abs, line.ends))
-    if not uneven:
-        most = max(
-            abs(first), abs(last), abs(base), abs(factor * (last - first)), *map(abs, line.ends)
-        )
-    if most > _HUGE:
+    factor, start = line.slope * unit, line.offset
+    if factor.denominator != 1 or start.denominator != 1 or factor == 0:
         return None
-    kind = _holding(2 * most)
 
-    def body(x: str) -> str:
-        n = _steps(x, type_, max(abs(first), abs(last)), kind)
-        if not uneven:  # x lies on the grid already
-            start = base - factor * first
-            scaled = n if factor == 1 else f"{n} * {literal(factor, kind)}"
-            if start == 0:
-                return scaled
-            if abs(start) <= _BIG or kind == HUGEINT:
-                return f"{scaled} + {literal(start, kind)}"
-        shifted = n if first == 0 else f"({n} - {literal(first, kind)})"
-        scaled = f"({shifted} * {literal(p, kind)} + {literal(rest, kind)}) // {literal(q, kind)}"
-        return scaled if base == 0 else f"{scaled} + {literal(base, kind)}"
+    def image(n: int) -> int:
+        return int(n * factor + start)
 
-    low, high = (_value(n, type_) for n in (first, last))
-    return _clamped(text, low, high, line, body)
-
-
-def _first_and_last(
-    type_: SqlType, unit: Fraction, line: _Affine, image: Callable[[int], int]
-) -> tuple[int, int]:
-    """Return the first and last step inside [low, high] and the type, with images inside the ends.
-
-    The first may be above the last: then every value is at an end.
-    """
     if type_.kind is Kind.DECIMAL:
         least, most = 1 - 10**type_.precision, 10**type_.precision - 1
     else:
         least, most = INTEGER_BITS[type_.kind]
-    first, last = math.ceil(line.low / unit), math.floor(line.high / unit)
-    first, last = min(max(first, least), most), max(min(last, most), least)
-    while first <= last and image(first) < line.ends[0]:
-        first += 1
-    while last >= first and image(last) > line.ends[1]:
-        last -= 1
-    return first, last
+    first = max(math.ceil(line.low / unit), least)
+    last = min(math.floor(line.high / unit), most)
+    if first > last or image(first) < line.ends[0] or image(last) > line.ends[1]:
+        return None
+    largest = max(abs(first), abs(last))
+    if max(largest * int(factor), abs(int(start)), *map(abs, line.ends)) > _BIG // 2:
+        return None
+
+    def body(x: str) -> str:
+        steps = _steps(x, type_, largest)
+        scaled = steps if factor == 1 else f"{steps} * {literal(int(factor), BIGINT)}"
+        return scaled if start == 0 else f"{scaled} + {literal(int(start), BIGINT)}"
+
+    low, high = (_value(n, type_) for n in (first, last))
+    return _clamped(text, low, high, line, body, nan=False)
 
 
 def _value(steps: int, type_: SqlType) -> str:
@@ -246,14 +212,12 @@ def _value(steps: int, type_: SqlType) -> str:
     return literal(steps, type_)
 
 
-def _steps(text: str, type_: SqlType, most: int, kind: SqlType) -> str:
-    """Return how many steps of its type a number is, at most `most` either way."""
-    if type_.kind is not Kind.DECIMAL:
-        return text if type_ == kind else f"CAST({text} AS {kind})"
-    if type_.scale == 0:
-        return f"CAST({text} AS {kind})"
-    if most < _EXACT and type_.scale <= _MOST_SCALE:
-        # x = n / 10^scale, rounded twice on the way: less than a quarter away from n
-        power = literal(float(10**type_.scale), DOUBLE)
-        return f"CAST(CAST({text} AS DOUBLE) * {power} AS {kind})"
-    return f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS {kind})"
+def _steps(text: str, type_: SqlType, most: int) -> str:
+    """Return how many steps of its type a number is, at most `most` either way, as a BIGINT."""
+    if type_.kind is Kind.DECIMAL and type_.scale > 0:
+        if most < _EXACT and type_.scale <= _MOST_SCALE:
+            # x = n / 10^scale, rounded twice on the way: less than a quarter away from n
+            power = literal(float(10**type_.scale), DOUBLE)
+            return f"CAST(CAST({text} AS DOUBLE) * {power} AS BIGINT)"
+        return f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS BIGINT)"
+    return text if type_ == BIGINT else f"CAST({text} AS BIGINT)"

@@ -321,7 +321,8 @@ def _in_range(value: Fraction, type_: SqlType) -> bool:
         low, high = INTEGER_BITS[type_.kind]
         return low <= value <= high
     if type_.kind is Kind.DECIMAL:
-        return bool(abs(value) <= 10 ** (type_.precision - type_.scale) - 1)
+        whole: int = 10 ** (type_.precision - type_.scale)
+        return abs(value) <= whole - 1
     return abs(value) < _FLOATS_FROM
 
 
