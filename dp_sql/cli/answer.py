@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ def ask(connection: Connection, sql: str, settings: Settings, width: int | None)
     if _EXPLAIN.match(sql) and settings.format is Format.TABLE:
         return Shown("".join(f"{row[0]}\n" for row in result), "")
     text = _rendered(connection, result, settings, width)
-    return Shown(text, _cost_text(connection, result.cost.items()))
+    return Shown(text, _cost_text(connection, result.cost))
 
 
 def _rendered(connection: Connection, result: Result, settings: Settings, width: int | None) -> str:
@@ -55,11 +55,15 @@ def _rendered(connection: Connection, result: Result, settings: Settings, width:
     return render(result, form, intervals=False, width=width)
 
 
-def _cost_text(connection: Connection, costs: Iterable[tuple[str, Cost]]) -> str:
-    states = connection.budget()
+def _cost_text(connection: Connection, costs: Mapping[str, Cost]) -> str:
+    """Return what an answer cost and what is left; the first alone where the ledger fails now."""
+    try:
+        states = connection.budget() if costs else {}
+    except DPSQLError:
+        states = {}
     lines = []
-    for table, cost in costs:
+    for table, cost in costs.items():
         delta = f", delta {show(cost.delta)}" if cost.delta else ""
-        left = states[table].left()
-        lines.append(f"Cost to {table}: epsilon {show(cost.epsilon)}{delta}. Left: {left}.\n")
+        left = f" Left: {states[table].left()}." if table in states else ""
+        lines.append(f"Cost to {table}: epsilon {show(cost.epsilon)}{delta}.{left}\n")
     return "".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -55,10 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and _is_schema(words[0]):
         words.insert(0, "repl")
+    gc.disable()  # until the tables are open: what modules make is kept, and looking at it takes time
     try:
         app(words, prog_name="dpsql")
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+    finally:
+        gc.enable()
 
 
 def _is_schema(word: str) -> bool:
@@ -137,6 +141,7 @@ def query(
         with connect(
             schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst
         ) as connection:
+            _collect_garbage()
             shown = ask(connection, text, settings, _width())
         typer.echo(shown.text, nl=False)
         typer.echo(shown.cost, nl=False, err=True)
@@ -168,13 +173,12 @@ def demo(
 ) -> None:
     """Open the shell on purchases in an online music shop, 1997 and 1998."""
     with _reporting():
-        from dp_sql.cli.places import make_user_folder  # noqa: PLC0415
+        from dp_sql.cli.places import forget, make_user_folder  # noqa: PLC0415
         from dp_sql.demo import SCHEMA, WELCOME  # noqa: PLC0415
 
         ledger = make_user_folder() / "demo.ledger"
         if fresh:
-            for end in ("", "-wal", "-shm"):
-                ledger.with_name(ledger.name + end).unlink(missing_ok=True)
+            forget(ledger)
         _open_shell(SCHEMA, None, SCHEMA.parent, str(ledger), None, WELCOME)
 
 
@@ -193,12 +197,19 @@ def _open_shell(
     with connect(
         schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst
     ) as connection:
+        _collect_garbage()
         if welcome is None:
             names = ", ".join(t.name for t in connection.catalog.tables.values())
             welcome = f"Tables: {names}. \\? lists the commands, \\q leaves."
         well = run_shell(connection, f"dpsql {__version__}. {welcome}")
     if not well:
         raise typer.Exit(_FAILED)
+
+
+def _collect_garbage() -> None:
+    """Begin to collect garbage, but never among what the modules have made."""
+    gc.freeze()
+    gc.enable()
 
 
 def _standard_input() -> str:

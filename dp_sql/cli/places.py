@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from dp_sql.errors import EngineError
+from dp_sql.errors import EngineError, LedgerError
 
 _NAME = "dp_sql"
 
@@ -51,6 +51,18 @@ def private_file(path: Path) -> Path:
     """Return `path`, made empty and readable by its owner alone if it wasn't there."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     return path
+
+
+def forget(ledger: Path) -> None:
+    """Delete a ledger and the files that SQLite keeps beside it. Raises LedgerError where it can't."""
+    try:
+        for end in ("", "-wal", "-shm", "-journal"):
+            ledger.with_name(ledger.name + end).unlink(missing_ok=True)
+    except OSError as error:
+        raise LedgerError(
+            f"the ledger {str(ledger)!r} can't be deleted: {error.strerror}.",
+            hint="close what uses it, or set DPSQL_HOME to another folder",
+        ) from None
 
 
 def _home() -> Path:

@@ -89,7 +89,7 @@ def _text(name: str) -> str:
     except FileNotFoundError:
         raise SchemaError(
             f"There is no schema file {shorten(name, 200)}.",
-            hint="check the path, or write a first file with `dpsql init DATABASE`",
+            hint="check the path; the README shows a first schema file",
         ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "its name is not a valid path"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp_sql.cli import places
-from dp_sql.errors import EngineError
+from dp_sql.errors import EngineError, LedgerError
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,23 @@ def test_no_home_folder_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(EngineError, match="no home folder"):
         places.user_folder({}, "linux")
     assert places.user_folder({"DPSQL_HOME": os.sep}, "linux") == Path(os.sep)
+
+
+def test_a_ledger_is_forgotten_with_what_lies_beside_it_and_nothing_else(tmp_path: Path) -> None:
+    for name in (
+        "demo.ledger",
+        "demo.ledger-wal",
+        "demo.ledger-shm",
+        "demo.ledger.copy",
+        "history",
+    ):
+        (tmp_path / name).touch()
+    places.forget(tmp_path / "demo.ledger")
+    assert {path.name for path in tmp_path.iterdir()} == {"demo.ledger.copy", "history"}
+    places.forget(tmp_path / "demo.ledger")
+
+
+def test_a_ledger_that_can_not_be_deleted_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "demo.ledger").mkdir()
+    with pytest.raises(LedgerError, match="can't be deleted"):
+        places.forget(tmp_path / "demo.ledger")

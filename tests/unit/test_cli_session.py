@@ -4,13 +4,13 @@ import io
 import os
 import signal
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from cli_fakes import FakeConnection, answer, count_of
 
 from dp_sql.cli.session import Session
-from dp_sql.errors import BudgetExceededError, EngineError, QueryError
+from dp_sql.errors import BudgetExceededError, EngineError, LedgerError, QueryError
 from dp_sql.result import Result
 
 COUNT = "SELECT COUNT(*) FROM purchases"
@@ -190,6 +190,19 @@ def test_an_answer_whose_intervals_fail_is_shown_without_them() -> None:
     out, err, _ = talk("SELECT 1", FakeConnection(lambda _sql: result))
     assert "123" in out
     assert "Cost to purchases" in out
+    assert err == ""
+
+
+def test_an_answer_is_shown_even_where_the_ledger_fails_after_it() -> None:
+    connection = FakeConnection()
+
+    def no_ledger() -> NoReturn:
+        raise LedgerError("the ledger is locked.")
+
+    connection.budget = no_ledger  # type: ignore[method-assign]
+    out, err, _ = talk("SELECT 1", connection)
+    assert "123 ± 4" in out
+    assert out.endswith("Cost to purchases: epsilon 0.1.\n")
     assert err == ""
 
 
