@@ -22,7 +22,7 @@ from dp_sql.parser.statement import parse
 from dp_sql.parser.text import starts_with
 from dp_sql.postprocess import Answer, PostProcessor
 from dp_sql.privacy.amount import Amount, parse_delta, parse_epsilon, show
-from dp_sql.privacy.cost import Cost
+from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.result import Interval, Result
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.loader import load
@@ -200,7 +200,11 @@ class Connection:
         if not costs:
             return None
         record = StatementRecord(uuid.uuid4().hex, self._analyst, query)
-        return self._ledger.reserve(record, {self._identities[t]: c for t, c in costs.items()})
+        owed: dict[str, Cost] = {}
+        for table, cost in costs.items():
+            identity = self._identities[table]
+            owed[identity] = owed.get(identity, FREE) + cost
+        return self._ledger.reserve(record, owed)
 
     def _finish(self, receipt: Receipt | None, *, answered: bool) -> None:
         if receipt is not None:

@@ -83,7 +83,28 @@ def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sou
                 hint=f"look at {folder}, or pass data_dir",
             )
         files[name] = path
+    _check_distinct(catalog, files)
     return Sources(file, files)
+
+
+def _check_distinct(catalog: Catalog, files: dict[str, Path]) -> None:
+    """Raise SchemaError where a protected table's file is another table's too, under a link.
+
+    Claim:   no file is read through two declared tables unless both are public.
+    Why:     a file is its device and inode, whatever symbolic or hard link leads to it.
+    Assumes: copies of a file are the owner's to avoid.
+    Source:  [Dwork2006b]
+    """
+    seen: dict[tuple[int, int], TableSpec] = {}
+    for name, path in files.items():
+        status, table = path.stat(), catalog.tables[name]
+        twin = seen.setdefault((status.st_dev, status.st_ino), table)
+        if twin is not table and not (twin.public and table.public):
+            raise SchemaError(
+                f"the sources of {twin.name!r} and {table.name!r} are links to one file, so the same "
+                "rows would have two budgets.",
+                hint=f"remove {table.name!r} from the schema",
+            )
 
 
 def _resolve(catalog: Catalog, text: str) -> Path:
