@@ -68,9 +68,10 @@ def _totals(relation: Relation) -> str:
         return f"SELECT {', '.join([*keys, *sums])} FROM {_pairs(relation.source)}{group}"
     counted = ", ".join([*keys, *_accumulated(measured)])
     sums = [part for parts in _components(measured) for part in parts]
+    kept = _kept(relation, "s0_0") if keys else ""
     return (
         f"SELECT {', '.join([*keys, *sums])} FROM "
-        f"(SELECT {counted} FROM ({lower_relation(relation)}) AS rows_{group}) AS sums_"
+        f"(SELECT {counted} FROM ({lower_relation(relation)}) AS rows_{group}) AS sums_{kept}"
     )
 
 
@@ -227,13 +228,32 @@ def _measure(relation: MeasureRows | KeepKeys) -> str:
         argument = measure.argument
         lowered = None if argument is None else (lower(argument, rows.text), argument.type)
         items.append(f"{grid(measure, lowered)} AS g{index}")
-    kept = list(_public_values(relation))
-    if all(len(keys[column]) <= _SHORT for column, _ in kept):
-        conditions = [_among(keys[c], c.type, values) for c, values in kept]
-        return f"SELECT {', '.join(items)}{rows.clauses(*conditions)}"
-    conditions = [_among(name(c), c.type, values) for c, values in kept]
-    inner = f"SELECT {', '.join(items)}{rows.clauses()}"
-    return f"SELECT * FROM ({inner}) AS rows_ WHERE {' AND '.join(conditions)}"
+    early = [
+        _among(keys[column], column.type, values)
+        for column, values in _public_values(relation)
+        if _early(values) and len(keys[column]) <= _SHORT
+    ]
+    return f"SELECT {', '.join(items)}{rows.clauses(*early)}"
+
+
+def _early(values: list[object]) -> bool:
+    """Return whether it is cheap to test a public key on every row: a range, or two values."""
+    known = [v for v in values if v is not None]
+    return len(known) <= 2 or contiguous(known) is not None
+
+
+def _kept(relation: Relation, counted: str) -> str:
+    """Return the WHERE that keeps public keys in their domain, over rows that are grouped by them.
+
+    counted: an accumulator, never NULL. The condition reads it so that DuckDB can't move the test
+    below the grouping, where a list of texts would be searched for every row.
+    """
+    while isinstance(relation, SumPerUnit):
+        relation = relation.source
+    conditions = [_among(name(c), c.type, values) for c, values in _public_values(relation)]
+    if not conditions:
+        return ""
+    return f" WHERE CASE WHEN {counted} IS NOT NULL THEN {' AND '.join(conditions)} ELSE FALSE END"
 
 
 def _predicates(relation: Relation) -> list[Expression]:
@@ -287,8 +307,12 @@ def _per_unit(source: Relation, count: Column) -> str:
     measured = _measured(source)
     groups = ["u", *(name(k) for k in measured.keys)]
     items = [*groups, f"count(*) AS {name(count)}", *_accumulated(measured)]
-    rows = lower_relation(source)
-    return f"SELECT {', '.join(items)} FROM ({rows}) AS rows_ GROUP BY {', '.join(groups)}"
+    pairs = (
+        f"SELECT {', '.join(items)} FROM ({lower_relation(source)}) AS rows_ "
+        f"GROUP BY {', '.join(groups)}"
+    )
+    kept = _kept(source, name(count))
+    return f"SELECT * FROM ({pairs}) AS sums_{kept}" if kept else pairs
 
 
 def _bound_rows(relation: BoundRows) -> str:

@@ -12,6 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,35 +64,28 @@ def median(run: Callable[[], object]) -> float:
 
 
 def main(file: str) -> None:
-    """Print one line a case."""
-    plain = duckdb.connect(file, read_only=True)
-    plain.execute("SET preserve_insertion_order = false")
-    hand: dict[tuple[str, str], tuple[float, float]] = {}
-    for key, aggregates, (inner, outer) in CASES:
-        bounded = PAIRS.format(key=key, inner=inner, outer=outer, groups=GROUPS)
-        simple = f"SELECT {key}, {aggregates} FROM visits GROUP BY {key}"
-        hand[key, aggregates] = (
-            median(lambda sql=bounded: plain.execute(sql).fetchall()),
-            median(lambda sql=simple: plain.execute(sql).fetchall()),
-        )
-    plain.close()
+    """Print one line a level and case; what is compared runs one after the other."""
     print(
         f"{'level':6} {'key':9} {'aggregates':22} {'dp_sql':>8} {'hand':>8} {'plain':>8} {'ratio':>6}"
     )
-    for level in ("user", "event"):
-        with tempfile.TemporaryDirectory() as folder:
-            schema = Path(folder) / "visits.yaml"
-            schema.write_text(yaml_text.visits(file, level, GROUPS, ROWS))
-            with dp_sql.connect(schema, ledger=":memory:") as con:
-                for key, aggregates, _ in CASES:
-                    sql = f"SELECT {key}, {aggregates} FROM visits GROUP BY {key}"
-                    seconds = median(lambda sql=sql, con=con: _ask(con, sql))
-                    bounded, simple = hand[key, aggregates]
-                    ratio = seconds / (bounded if level == "user" else simple)
-                    print(
-                        f"{level:6} {key:9} {aggregates:22} {seconds:8.3f} {bounded:8.3f} "
-                        f"{simple:8.3f} {ratio:6.2f}"
-                    )
+    with tempfile.TemporaryDirectory() as folder:
+        schema = Path(folder) / "visits.yaml"
+        for key, aggregates, (inner, outer) in CASES:
+            bounded = PAIRS.format(key=key, inner=inner, outer=outer, groups=GROUPS)
+            simple = f"SELECT {key}, {aggregates} FROM visits GROUP BY {key}"
+            for level, rival in (("event", simple), ("user", bounded)):
+                schema.write_text(yaml_text.visits(file, level, GROUPS, ROWS))
+                with dp_sql.connect(schema, ledger=":memory:") as con:
+                    ours = median(lambda sql=simple, con=con: _ask(con, sql))
+                with closing(duckdb.connect(file, read_only=True)) as plain:
+                    plain.execute("SET preserve_insertion_order = false")
+                    theirs = median(lambda sql=rival, con=plain: con.execute(sql).fetchall())
+                print(
+                    f"{level:6} {key:9} {aggregates:22} {ours:8.3f} "
+                    f"{theirs if level == 'user' else 0:8.3f} "
+                    f"{theirs if level == 'event' else 0:8.3f} {ours / theirs:6.2f}",
+                    flush=True,
+                )
 
 
 def _ask(con: Any, sql: str) -> object:
