@@ -131,7 +131,8 @@ class Scene:
 def told(message: str, sql: str) -> set[str]:
     """Return the words and numbers of the protected data that a message holds without need."""
     words = re.compile(r"[A-Za-z0-9.-]{3,}")
-    data = {str(v) for table in ("people", "visits") for row in ROWS[table] for v in row}
+    values = {v for table in ("people", "visits") for row in ROWS[table] for v in row}
+    data = {str(v) for v in values} | {str(int(v)) for v in values if isinstance(v, float)}
     public = set(words.findall(schema("event") + schema("user") + sql))
     return set(words.findall(message)) & data - public
 

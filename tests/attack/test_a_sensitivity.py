@@ -23,6 +23,12 @@ def person(**values: object) -> Row:
     return tuple(values.get(n) for n in names)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the scene: the database is written once, the schema for each case."""
+    return tmp_path_factory.mktemp("scene")
+
+
 @dataclass(frozen=True)
 class Attack:
     number: str
@@ -65,8 +71,8 @@ BOUNDED = [
 
 
 @pytest.mark.parametrize("case", BOUNDED, ids=lambda c: f"{c.number}: {c.sql}")
-def test_a_change_is_bounded_and_enforced(case: Attack, tmp_path: Path) -> None:
-    found = bounded(tmp_path, case.sql, case.level, adjacency=case.adjacency)
+def test_a_change_is_bounded_and_enforced(case: Attack, folder: Path) -> None:
+    found = bounded(folder, case.sql, case.level, adjacency=case.adjacency)
     assert abs(found.delta - case.delta) <= case.delta / Fraction(
         10_000
     )  # a float's grid is coarse
@@ -102,38 +108,38 @@ REFUSED = [
 
 @pytest.mark.parametrize(("number", "sql", "expected"), REFUSED)
 def test_what_nothing_bounds_is_refused(
-    number: str, sql: str, expected: type[QueryError], tmp_path: Path
+    number: str, sql: str, expected: type[QueryError], folder: Path
 ) -> None:
     assert number
-    with scene(tmp_path, "event") as opened:
+    with scene(folder, "event") as opened:
         opened.refuse(sql, expected)
 
 
-def test_a17_null_is_in_neither_sum_nor_count_of_a_mean(tmp_path: Path) -> None:
-    found = bounded(tmp_path, "SELECT AVG(CLAMP(salary, 10, 100)) FROM people", "event")
+def test_a17_null_is_in_neither_sum_nor_count_of_a_mean(folder: Path) -> None:
+    found = bounded(folder, "SELECT AVG(CLAMP(salary, 10, 100)) FROM people", "event")
     nobody = person(uid=7)
     assert found.moved([*PEOPLE, nobody], PEOPLE) == 0
 
 
-def test_a22_the_order_of_rows_changes_nothing(tmp_path: Path) -> None:
-    found = bounded(tmp_path, "SELECT SUM(CLAMP(salary, -1e16, 1e16)) FROM people", "event")
+def test_a22_the_order_of_rows_changes_nothing(folder: Path) -> None:
+    found = bounded(folder, "SELECT SUM(CLAMP(salary, -1e16, 1e16)) FROM people", "event")
     rows = [person(salary=v) for v in (1e16, 1.0, -1e16, 0.1, 1e15)]
     assert found.moved(rows, rows[::-1]) == 0
 
 
-def test_a23_a_mean_is_noisy_sums_never_a_native_mean(tmp_path: Path) -> None:
+def test_a23_a_mean_is_noisy_sums_never_a_native_mean(folder: Path) -> None:
     for aggregate in ("AVG", "VAR_SAMP", "STDDEV"):
-        found = bounded(tmp_path, f"SELECT {aggregate}(age) FROM people", "event")
+        found = bounded(folder, f"SELECT {aggregate}(age) FROM people", "event")
         assert isinstance(found.plan.vectors[0].measure, MomentMeasure)
-        with scene(tmp_path, "event") as opened:
+        with scene(folder, "event") as opened:
             opened.connection.sql(f"SELECT {aggregate}(age) FROM people", epsilon=1)
             (plan,) = opened.ran
             sent = " ".join(opened.connection._engine.statements(plan)).lower()
             assert not any(f"{name}(" in sent for name in ("avg", "var_samp", "stddev", "variance"))
 
 
-def test_a25_a26_a_mean_over_few_or_none_has_the_same_noise_and_is_a_number(tmp_path: Path) -> None:
-    with scene(tmp_path, "event") as opened:
+def test_a25_a26_a_mean_over_few_or_none_has_the_same_noise_and_is_a_number(folder: Path) -> None:
+    with scene(folder, "event") as opened:
         for city in ("bonn", "oslo"):
             sql = f"SELECT AVG(salary) AS a, STDDEV(age) AS s FROM people WHERE city = '{city}'"
             result = opened.connection.sql(sql, epsilon="0.01")
@@ -141,42 +147,42 @@ def test_a25_a26_a_mean_over_few_or_none_has_the_same_noise_and_is_a_number(tmp_
             assert 0 <= mean <= 100_000
             assert 0 <= spread <= 120
     costs = [
-        bounded(tmp_path, f"SELECT AVG(age) FROM people WHERE uid = {n}", "event") for n in (1, 8)
+        bounded(folder, f"SELECT AVG(age) FROM people WHERE uid = {n}", "event") for n in (1, 8)
     ]
     assert costs[0].facts.vectors == costs[1].facts.vectors
 
 
-def test_a31_many_aggregates_cost_what_was_asked_for(tmp_path: Path) -> None:
+def test_a31_many_aggregates_cost_what_was_asked_for(folder: Path) -> None:
     sql = "SELECT COUNT(*), SUM(age), AVG(salary), VAR_POP(age), COUNT(note), SUM(age * 2) FROM people"
-    with scene(tmp_path, "event") as opened:
+    with scene(folder, "event") as opened:
         cost = opened.connection.sql(sql, epsilon="0.5").cost["people"]
         assert 0 < cost.epsilon <= Fraction(1, 2)
 
 
-def test_a35_laplace_noise_uses_l1_and_gaussian_noise_l2(tmp_path: Path) -> None:
+def test_a35_laplace_noise_uses_l1_and_gaussian_noise_l2(folder: Path) -> None:
     """Two groups of at most three rows: L1 is 6, the square of L2 is 18."""
-    found = bounded(tmp_path, "SELECT day, COUNT(*) FROM visits GROUP BY day", "user")
+    found = bounded(folder, "SELECT day, COUNT(*) FROM visits GROUP BY day", "user")
     change = found.facts.vectors[0].change
     assert (change.l1, change.l2_squared) == (6, 18)
 
 
-def test_a35_group_size_multiplies(tmp_path: Path) -> None:
-    found = bounded(tmp_path, "SELECT SUM(amount) FROM visits", "user", group_size=3)
+def test_a35_group_size_multiplies(folder: Path) -> None:
+    found = bounded(folder, "SELECT SUM(amount) FROM visits", "user", group_size=3)
     assert found.delta == 900
 
 
 @pytest.mark.parametrize(
     "bounds", ["[120, 0]", "[.nan, 1]", "[0, .inf]", "[0, x]", "[1]", "[-.inf, 0]"]
 )
-def test_a16_a40_bounds_that_bound_nothing_are_refused(bounds: str, tmp_path: Path) -> None:
+def test_a16_a40_bounds_that_bound_nothing_are_refused(bounds: str, folder: Path) -> None:
     text = schema("event").replace("bounds: [0, 100000]", f"bounds: {bounds}")
     with pytest.raises(SchemaError):
-        dp_sql.connect(write(tmp_path, text), ledger=":memory:")
+        dp_sql.connect(write(folder, text), ledger=":memory:")
 
 
-def test_a46_the_number_of_rows_is_exact_only_where_it_is_public(tmp_path: Path) -> None:
+def test_a46_the_number_of_rows_is_exact_only_where_it_is_public(folder: Path) -> None:
     sql = "SELECT COUNT(*) FROM people"
-    assert bounded(tmp_path, sql, "event").delta == 1
-    assert bounded(tmp_path, sql, "event", adjacency="substitution").delta == 0
-    user = bounded(tmp_path, "SELECT COUNT(*) FROM visits", "user", adjacency="substitution")
+    assert bounded(folder, sql, "event").delta == 1
+    assert bounded(folder, sql, "event", adjacency="substitution").delta == 0
+    user = bounded(folder, "SELECT COUNT(*) FROM visits", "user", adjacency="substitution")
     assert user.delta > 0

@@ -4,20 +4,21 @@ Each is refused at analysis: nothing is run over protected rows, nothing is char
 holds no value of the data. What is answered instead is in test_c_answers.py.
 """
 
+# ruff: noqa: E501  one statement a line
+
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
 from attack.scene import Scene, scene, told
+
 from dp_sql.errors import NotPrivateError, QueryError, UnsupportedSQLError
 
 PRIVATE, UNSUPPORTED, WRONG = NotPrivateError, UnsupportedSQLError, QueryError
 
 EVENT = [
-    # C1: errors that depend on data
+    # errors that depend on data (C1)
     ("C04", "SELECT COUNT(*) FROM people WHERE age > (SELECT pop FROM cities c WHERE c.city = people.city)", UNSUPPORTED),
     ("C07", "SELECT COUNT(strptime(note, '%Y')) FROM people", UNSUPPORTED),
     ("C07", "SELECT COUNT(json_extract(note, '$.a')) FROM people", UNSUPPORTED),
@@ -35,7 +36,7 @@ EVENT = [
     ("C20", "SELECT CASE WHEN COUNT(*) > 0 THEN error('x') END FROM people", UNSUPPORTED),
     ("C22", "SELECT salry FROM people", WRONG),
     ("C22", "SELECT COUNT(*) FROM peopl", WRONG),
-    # C2: the shape of the answer
+    # the shape of the answer (C2)
     ("C32", "SELECT city FROM people ORDER BY COUNT(*) DESC LIMIT 1", WRONG),
     ("C34", "SELECT COUNT(*) FROM (SELECT * FROM people LIMIT 2)", UNSUPPORTED),
     ("C34", "SELECT city, COUNT(*) FROM people GROUP BY city LIMIT (SELECT MAX(uid) FROM people)", UNSUPPORTED),
@@ -51,7 +52,7 @@ EVENT = [
     ("C40", "SELECT COUNT(*) + (SELECT MAX(age) FROM people) FROM people", UNSUPPORTED),
     ("C40", "SELECT SUM(age) * age FROM people", WRONG),
     ("C40", "SELECT COUNT(*) + (SELECT age FROM people) FROM people", PRIVATE),
-    # C3: aggregates that return data
+    # aggregates that return data (C3)
     *(
         ("C43", f"SELECT {call} FROM people", UNSUPPORTED)
         for call in (
@@ -73,13 +74,12 @@ EVENT = [
     ),
     ("C46", "SELECT approx_count_distinct(name) FROM people", UNSUPPORTED),
     ("C47", "CREATE TEMP MACRO sum(x) AS 42", UNSUPPORTED),
-    # C4: structure
+    # the structure of a statement: C4
     ("C49", "SELECT SUM(salary) FROM (SELECT 1 / (age - 51) AS salary FROM people) t", PRIVATE),
     ("C52", "WITH cities AS (SELECT * FROM people) SELECT * FROM cities", PRIVATE),
     ("C52", "WITH people AS (SELECT uid AS salary FROM people) SELECT SUM(salary) FROM people", PRIVATE),
     ("C53", "SELECT COUNT(*) FROM memory.main.people", WRONG),
     ("C53", "SELECT COUNT(*) FROM scene.people", WRONG),
-    ("C53", "SELECT COUNT(*) FROM 'people'", QueryError),
     ("C53", "SELECT COUNT(*) FROM source_.main.people", WRONG),
     ("C53", "SELECT COUNT(*) FROM data.people", WRONG),
     ("C53", "SELECT * FROM released.r0", WRONG),
@@ -129,7 +129,7 @@ EVENT = [
     ("C80", "SELECT COUNT({'a': age}) FROM people", UNSUPPORTED),
     ("C80", "SELECT COUNT(list_transform([age], x -> x + 1)) FROM people", UNSUPPORTED),
     ("C80", "SELECT COUNT(MAP {'a': age}) FROM people", UNSUPPORTED),
-    # C5: what two parsers read differently
+    # what two parsers read differently (C5)
     ("C91", "SELECT SUM(@age / 2) FROM people", UNSUPPORTED),
     ("C92", "SELECT COUNT(*) FROM people WHERE age NOT IN (1, 2) = TRUE", UNSUPPORTED),
     ("C92", "SELECT COUNT(*) FROM people WHERE NOT age IN (1, 2) = TRUE", UNSUPPORTED),
@@ -149,7 +149,7 @@ EVENT = [
     ("C100", "SELECT COUNT(*) FROM people WHERE age IN (" + "1, " * 40_000 + "1)", WRONG),
     ("C101", "SELECT COUNT(*) FROM people WHERE age > ?", UNSUPPORTED),
     ("C101", "SELECT COUNT(*) FROM people WHERE age > $x", UNSUPPORTED),
-    # C6: out of the sandbox
+    # out of the sandbox (C6)
     *(
         ("C103", text, QueryError)
         for text in (
@@ -197,10 +197,16 @@ EVENT = [
     ("C115", "LOAD httpfs", QueryError),
     ("C115", "CREATE SECRET s (TYPE s3)", QueryError),
     ("C116", "SELECT COUNT(my_python_function(name)) FROM people", UNSUPPORTED),
-    # C7: time
+    # statements that want time or memory, C7
     ("C119", "SELECT COUNT(*) FROM people WHERE sleep_ms(CASE WHEN name = 'bob' THEN 300 ELSE 0 END) IS NULL", UNSUPPORTED),
     ("C119", "SELECT sleep_ms(1000)", UNSUPPORTED),
     ("C119", "SELECT pg_sleep(1)", UNSUPPORTED),
+    ("C119", "SELECT system.main.sleep_ms(1000)", QueryError),
+    ("C119", 'SELECT "SLEEP_ms"(1000)', UNSUPPORTED),
+    ("C119", "SELECT (1000).sleep_ms()", QueryError),
+    ("C119", "SELECT city, COUNT(*) FROM people GROUP BY city HAVING sleep_ms(1000) IS NULL", UNSUPPORTED),
+    ("C119", "SELECT city, COUNT(*) FROM people GROUP BY city ORDER BY sleep_ms(1000)", UNSUPPORTED),
+    ("C119", "SELECT * FROM cities WHERE pg_sleep(1) IS NULL", UNSUPPORTED),
     ("C119", "SELECT COUNT(*), sleep_ms(1000) FROM people", UNSUPPORTED),
     ("C124", "SELECT COUNT(*) FROM people WHERE repeat(name, 1000000000) = 'x'", UNSUPPORTED),
     ("C124", "SELECT repeat('a', 1000000000)", UNSUPPORTED),
