@@ -16,6 +16,7 @@ from dp_sql.budget.record import BudgetState, Receipt, StatementRecord, Status
 from dp_sql.cursor import Cursor
 from dp_sql.errors import EngineError, ParameterError, UnsupportedSQLError
 from dp_sql.executor.duckdb_engine import DuckDBEngine
+from dp_sql.executor.sources import database_file
 from dp_sql.explain import explanation
 from dp_sql.mechanisms.sampler import sampler_named
 from dp_sql.parser.statement import parse
@@ -245,8 +246,7 @@ def ledger_place(
     beside = catalog.path.parent
     if catalog.ledger is not None:
         return beside / catalog.ledger
-    url = database if database is not None else catalog.database
-    file = url.removeprefix("duckdb://").replace("//", "/", 1)
-    if file and (beside / file).is_file():
-        return beside / f"{file}.ledger"
+    file = database_file(catalog, database if database is not None else catalog.database)
+    if file is not None:
+        return file.with_name(f"{file.name}.ledger")
     return catalog.path.with_suffix(".ledger")

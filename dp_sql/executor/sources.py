@@ -36,23 +36,15 @@ def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sou
     isn't supported; EngineError for a file that doesn't exist.
     """
     url = database if database is not None else catalog.database
-    file: Path | None = None
     folder = data_dir
-    if url.startswith("duckdb://"):
-        rest = url[len(_MEMORY) :]
-        if rest:
-            file = _resolve(catalog, rest[1:] if rest.startswith("//") else rest)
-    elif "://" in url:
+    if "://" in url and not url.startswith(_MEMORY):
         raise SchemaError(
             f"the database {url.split('://')[0]}:// isn't supported.",
             hint="duckdb:///file.duckdb, duckdb:// or a folder",
         )
-    else:
-        place = _resolve(catalog, url)
-        if place.is_file():
-            file = place
-        elif folder is None:
-            folder = place
+    file = database_file(catalog, url)
+    if file is None and folder is None and not url.startswith(_MEMORY):
+        folder = _resolve(catalog, url)
     folder = (folder if folder is not None else catalog.path.parent).resolve()
     if file is not None and not file.is_file():
         raise EngineError(
@@ -105,6 +97,19 @@ def _check_distinct(catalog: Catalog, files: dict[str, Path]) -> None:
                 "rows would have two budgets.",
                 hint=f"remove {table.name!r} from the schema",
             )
+
+
+def database_file(catalog: Catalog, url: str) -> Path | None:
+    """Return the file that a database is, absolute, or None where it is in memory or a folder.
+
+    url: `duckdb:///file`, with a fourth slash for an absolute path, or the path of a file; both are
+    below the schema's folder unless absolute. The file of a URL need not exist.
+    """
+    if url.startswith(_MEMORY):
+        rest = url.removeprefix(_MEMORY).removeprefix("/")
+        return _resolve(catalog, rest) if rest else None
+    place = _resolve(catalog, url)
+    return place if place.is_file() else None
 
 
 def _resolve(catalog: Catalog, text: str) -> Path:

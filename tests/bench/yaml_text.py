@@ -11,7 +11,7 @@ def visits(file: str, level: str, groups: int, rows: int) -> str:
     regions = ", ".join(f"region_{i:02d}" for i in range(20))
     return (
         "version: 1\n"
-        f'database: "duckdb://{file}"\n'
+        f'database: "duckdb:///{file}"\n'
         f"privacy: {{level: {level}, unit: user}}\n"
         "tables:\n"
         "  visits:\n"

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import dp_sql
-from dp_sql.errors import SchemaError
+from dp_sql.errors import EngineError, SchemaError
 
 _HEAD = """version: 1
 database: "duckdb://"
@@ -53,3 +53,37 @@ def test_public_tables_may_share_a_file(folder: Path) -> None:
     schema = _schema(folder, _PUBLIC % ("a", "a.parquet"), _PUBLIC % ("b", "symbolic.parquet"))
     with dp_sql.connect(schema, ledger=":memory:") as connection:
         assert connection.sql("SELECT COUNT(*) FROM a, b").fetchall() == [(81,)]
+
+
+@pytest.mark.parametrize(
+    "url", ["duckdb:///shop.duckdb", "shop.duckdb", "duckdb:///{folder}/shop.duckdb"]
+)
+def test_a_database_file_lies_below_the_schema_unless_absolute(tmp_path: Path, url: str) -> None:
+    duckdb.connect(str(tmp_path / "shop.duckdb")).execute("CREATE TABLE a AS SELECT 1 AS u").close()
+    text = (_HEAD + _PROTECTED % ("a", "-")).replace("    source: -\n", "")
+    schema = tmp_path / "s.yaml"
+    schema.write_text(text.replace("duckdb://", url.format(folder=tmp_path)), encoding="utf-8")
+    with dp_sql.connect(schema) as connection:
+        assert "a" in connection.budget()
+    assert (tmp_path / "shop.duckdb.ledger").is_file()
+
+
+def test_a_database_that_this_process_writes_is_in_use(tmp_path: Path) -> None:
+    writing = duckdb.connect(str(tmp_path / "shop.duckdb"))
+    writing.execute("CREATE TABLE a AS SELECT 1 AS u")
+    text = (_HEAD + _PROTECTED % ("a", "-")).replace("    source: -\n", "")
+    schema = tmp_path / "s.yaml"
+    schema.write_text(text.replace("duckdb://", "shop.duckdb"), encoding="utf-8")
+    with pytest.raises(EngineError, match="in use"):
+        dp_sql.connect(schema, ledger=":memory:")
+    writing.close()
+
+
+def test_a_value_of_a_csv_file_that_has_another_type_is_null(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("u,x\n1,5\n1,2\n2,bad\n3,\n", encoding="utf-8")
+    schema = _schema(
+        tmp_path, (_PROTECTED % ("a", "a.csv")).replace("}}", "}, x: {type: integer}}")
+    )
+    with dp_sql.connect(schema, ledger=":memory:") as connection:
+        (row,) = connection._engine._run("SELECT count(*), count(x), sum(x) FROM data.a")
+    assert row == (4, 2, 7)
