@@ -81,8 +81,8 @@ REFUSED = [
     ("SELECT * EXCLUDE (amount) FROM visits", UnsupportedSQLError),
     ("SELECT COUNT(*) + (SELECT amount FROM visits) FROM visits", NotPrivateError),
     ("SELECT EXISTS (SELECT 1 FROM visits)", NotPrivateError),
-    ("WITH RECURSIVE t AS (SELECT amount FROM visits UNION ALL SELECT amount FROM t) "
-     "SELECT COUNT(*) FROM t", NotPrivateError),
+    ("WITH RECURSIVE t AS (SELECT amount FROM visits UNION ALL FROM t) SELECT COUNT(*) FROM t",
+     NotPrivateError),
     ("SELECT current_setting('threads')", UnsupportedSQLError),
     ("SELECT getenv('HOME'), COUNT(*) FROM visits", UnsupportedSQLError),
     ("WITH regions AS (SELECT * FROM visits) SELECT * FROM regions", NotPrivateError),
