@@ -115,7 +115,7 @@ def plan_measures(
     plain += dict.fromkeys(
         PresenceMeasure(a.argument) for a in aggregates if a.kind is AggregateKind.COUNT_OWNERS
     )
-    rows = noise.rows(len(degrees) + len(plain) + more)
+    rows = noise.rows(max(1, len(degrees) + len(plain) + more))
     room = max(1, int(_MOST_NOISE / rows))
     graded: dict[Expression, Measure] = {}
     for argument, degree in degrees.items():
