@@ -101,7 +101,7 @@ def write(folder: Path, text: str) -> Path:
             connection.executemany(f"INSERT INTO {table} VALUES ({marks})", ROWS[table])
         connection.close()
     path = folder / "scene.yaml"
-    path.write_text(text.replace("scene.duckdb", str(file).lstrip("/")), encoding="utf-8")
+    path.write_text(text.replace("scene.duckdb", str(file)), encoding="utf-8")
     return path
 
 
