@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Mapping
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from dp_sql.plan.public import Image
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.privacy.sealed import Sealed
 from dp_sql.schema.catalog import Catalog, TableSpec
+from dp_sql.schema.sqltype import Kind, SqlType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -164,14 +166,19 @@ class DuckDBEngine:
             return Sealed(ExactTable([], [])), None
         main, *apart = [self._run(sql) for sql in self.statements(plan)]
         columns = sum(len(v.columns) for v in plan.vectors) - len(apart)
-        table = Sealed(_exact(main, len(plan.keys), columns))
-        return table, Sealed(_exact(apart[0], len(plan.private), 1)) if apart else None
+        kinds = [key.type for key in plan.keys]
+        table = Sealed(_exact(main, kinds, columns))
+        private = [kinds[i] for i in plan.private]
+        return table, Sealed(_exact(apart[0], private, 1)) if apart else None
 
     def image(self, image: Image, limit: int) -> tuple[tuple[object, ...], ...] | None:
         """Return the tuples of a public image, or None where there are more than `limit`."""
         if image not in self._images:
             rows = self._run(lower_relation.image_sql(image, limit))
-            self._images[image] = None if len(rows) > limit else tuple(rows)
+            kinds = [e.type for e in image.expressions]
+            self._images[image] = (
+                None if len(rows) > limit else tuple(_key(row, kinds) for row in rows)
+            )
         return self._images[image]
 
     def is_unique(self, table: str, columns: tuple[str, ...]) -> bool:
@@ -221,12 +228,31 @@ class DuckDBEngine:
                 shutil.rmtree(self._spill, ignore_errors=True)
 
 
-def _exact(rows: list[tuple[object, ...]], keys: int, width: int) -> ExactTable:
+def _exact(rows: list[tuple[object, ...]], keys: list[SqlType], width: int) -> ExactTable:
     """Return fetched rows as keys and columns of Python integers: HUGEINT never meets a float.
 
     A table without groups has its columns all the same: how many there are must not depend on data.
     """
     if not rows:
         return ExactTable([], [[] for _ in range(width)])
-    columns: list[list[int]] = [list(c) for c in zip(*(row[keys:] for row in rows), strict=True)]
-    return ExactTable([row[:keys] for row in rows], columns)
+    values = zip(*(row[len(keys) :] for row in rows), strict=True)
+    columns: list[list[int]] = [list(column) for column in values]
+    return ExactTable([_key(row[: len(keys)], keys) for row in rows], columns)
+
+
+def _key(values: tuple[object, ...], kinds: list[SqlType]) -> tuple[object, ...]:
+    """Return a fetched key: texts of dates and timestamps as those, where Python has them."""
+    if not any(kind.kind in (Kind.DATE, Kind.TIMESTAMP) for kind in kinds):
+        return values
+    return tuple(_moment(v, kind) for v, kind in zip(values, kinds, strict=True))
+
+
+def _moment(value: object, kind: SqlType) -> object:
+    if not isinstance(value, str) or kind.kind not in (Kind.DATE, Kind.TIMESTAMP):
+        return value
+    try:
+        if kind.kind is Kind.DATE:
+            return date.fromisoformat(value)
+        return datetime.fromisoformat(value)
+    except ValueError:  # infinite, or a year beyond Python's
+        return value
