@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING, NoReturn
 
 from dp_sql import __version__
 from dp_sql.cli.failures import message_of
 from dp_sql.cli.runner import STOPPED
 from dp_sql.errors import QueryError
 
-_FAILED = 1
+if TYPE_CHECKING:
+    from dp_sql.connection import Connection
+
+_WELL, _FAILED, _WRONG_COMMAND_LINE = 0, 1, 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 _COMMANDS = frozenset("repl query check demo".split())
 
-app = typer.Typer(
-    name="dpsql",
-    help="Ask SQL questions of protected tables. Answers are noisy, and each costs budget.",
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
-Schema = Annotated[
-    Path, typer.Argument(metavar="SCHEMA", help="The schema file of the data owner.")
-]
-Database = Annotated[
-    str | None, typer.Option(metavar="URL", help="Where the tables are, if not where SCHEMA says.")
-]
-DataDir = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="The folder of the files that SCHEMA names.")
-]
-Ledger = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help='Where the budget is kept; ":memory:" forgets it.'),
-]
-Analyst = Annotated[str | None, typer.Option(metavar="NAME", help="Who asks, for the ledger.")]
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run `dpsql` and exit: 0 well, 1 an error, 2 a wrong command line, 130 stopped by Ctrl-C."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # whatever a terminal can't show is written out
@@ -56,11 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and _is_schema(words[0]):
         words.insert(0, "repl")
+    parser = _parser()
+    if not words:
+        parser.print_help(sys.stderr)
+        sys.exit(_WRONG_COMMAND_LINE)
+    options = parser.parse_args(words)
     gc.disable()  # until the tables are open: what modules make is kept, and looking at it takes time
     try:
-        app(words, prog_name="dpsql")
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        sys.exit(_status(options.run, options))
     finally:
         gc.enable()
 
@@ -72,144 +52,145 @@ def _is_schema(word: str) -> bool:
     return word.lower().endswith((".yaml", ".yml")) or Path(word).is_file()
 
 
-@contextmanager
-def _reporting() -> Iterator[None]:
-    """Turn an error into its message on standard error and an exit status."""
+def _status(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """Return the exit status of a command; its failure becomes one message on standard error."""
     try:
-        yield
+        status = run(options)
+        sys.stdout.flush()
     except KeyboardInterrupt:
-        typer.echo(STOPPED, err=True)
-        raise typer.Exit(_INTERRUPTED) from None
+        print(STOPPED, file=sys.stderr)
+        return _INTERRUPTED
     except BrokenPipeError:
         # whoever reads has left; the interpreter must not fail again when it flushes at the end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(_FAILED) from None
-    except typer.Exit:
-        raise
+        return _FAILED
     except Exception as error:  # noqa: BLE001  a traceback could show what a row holds
-        typer.echo(message_of(error), err=True)
-        raise typer.Exit(_FAILED) from None
+        print(message_of(error), file=sys.stderr)
+        return _FAILED
+    return status
 
 
-@app.callback(invoke_without_command=True)
-def _dpsql(
-    *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
-) -> None:
-    if version:
-        typer.echo(f"dpsql {__version__}")
-        raise typer.Exit
+def _parser() -> argparse.ArgumentParser:
+    """Return the command line. argparse: it loads in 10 ms, where richer ones take 200."""
+    parser = argparse.ArgumentParser(
+        prog="dpsql",
+        description="Ask SQL questions of protected tables: answers are noisy, and cost budget.",
+        epilog="`dpsql SCHEMA` is short for `dpsql repl SCHEMA`.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"dpsql {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(
+        name: str, run: Callable[[argparse.Namespace], int], text: str
+    ) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        made.set_defaults(run=run)
+        return made
+
+    repl = command("repl", _repl, "open the shell on SCHEMA, or run what standard input holds")
+    _add_places(repl)
+    _add_analyst(repl)
+    query = command("query", _query, "answer one statement; its cost goes to standard error")
+    _add_places(query)
+    _add_analyst(query)
+    query.add_argument(
+        "-c", "--command", dest="sql", metavar="SQL", required=True,
+        help="the statement; - reads it from standard input",
+    )  # fmt: skip
+    query.add_argument("--format", default="table", metavar="NAME", help="table, csv, json or md")
+    query.add_argument("--epsilon", metavar="NUMBER", help="of the statement")
+    query.add_argument("--delta", metavar="NUMBER", help="of the statement")
+    check = command("check", _check, "say what SCHEMA declares and what the data and ledger lack")
+    _add_places(check)
+    demo = command("demo", _demo, "open the shell on the purchases in an online music shop")
+    demo.add_argument("--fresh", action="store_true", help="forget what was spent in the demo")
+    return parser
 
 
-@app.command()
-def repl(
-    schema: Schema,
-    database: Database = None,
-    data_dir: DataDir = None,
-    ledger: Ledger = None,
-    analyst: Analyst = None,
-) -> None:
-    """Open the shell on SCHEMA, or run the statements of standard input; `dpsql SCHEMA` is short."""
-    with _reporting():
-        _open_shell(schema, database, data_dir, ledger, analyst)
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("schema", metavar="SCHEMA", type=Path, help="the data owner's schema file")
+    parser.add_argument("--data-dir", metavar="DIR", type=Path, help="the folder of the data files")
+    parser.add_argument("--database", metavar="URL", help="where the tables are, if not in SCHEMA")
+    parser.add_argument(
+        "--ledger", metavar="FILE", help='where the budget is kept; ":memory:" forgets it'
+    )
 
 
-@app.command()
-def query(
-    schema: Schema,
-    command: Annotated[
-        str,
-        typer.Option(
-            "--command", "-c", metavar="SQL", help="One statement; - reads it from standard input."
-        ),
-    ],
-    form: Annotated[str, typer.Option("--format", metavar="table|csv|json|md")] = "table",
-    epsilon: Annotated[str | None, typer.Option(metavar="NUMBER")] = None,
-    delta: Annotated[str | None, typer.Option(metavar="NUMBER")] = None,
-    database: Database = None,
-    data_dir: DataDir = None,
-    ledger: Ledger = None,
-    analyst: Analyst = None,
-) -> None:
-    """Answer one statement. Its cost goes to standard error, the answer alone to standard output."""
-    with _reporting():
-        from dp_sql.cli.answer import ask  # noqa: PLC0415
-        from dp_sql.cli.settings import Settings, format_named  # noqa: PLC0415
-        from dp_sql.connection import connect  # noqa: PLC0415
-
-        settings = Settings(epsilon=epsilon, delta=delta, format=format_named(form))
-        text = _standard_input() if command == "-" else command
-        with connect(
-            schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst
-        ) as connection:
-            _collect_garbage()
-            shown = ask(connection, text, settings, _width())
-        typer.echo(shown.text, nl=False)
-        typer.echo(shown.cost, nl=False, err=True)
+def _add_analyst(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--analyst", metavar="NAME", help="who asks, for the ledger")
 
 
-@app.command()
-def check(
-    schema: Schema,
-    database: Database = None,
-    data_dir: DataDir = None,
-    ledger: Ledger = None,
-) -> None:
-    """Say what SCHEMA declares, what the data hold and what is missing. Exit status 1 on errors."""
-    with _reporting():
-        from dp_sql.cli.check import check_schema  # noqa: PLC0415
-
-        report = check_schema(schema, database=database, data_dir=data_dir, ledger=ledger)
-        typer.echo("\n".join(report.lines))
-        if report.errors:
-            raise typer.Exit(_FAILED)
+def _repl(options: argparse.Namespace) -> int:
+    with _connected(options) as connection:
+        names = ", ".join(table.name for table in connection.catalog.tables.values())
+        return _shell(connection, f"Tables: {names}. \\? lists the commands, \\q leaves.")
 
 
-@app.command()
-def demo(
-    *,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Forget what the demo's budget has spent.")
-    ] = False,
-) -> None:
-    """Open the shell on purchases in an online music shop, 1997 and 1998."""
-    with _reporting():
-        from dp_sql.cli.places import forget, make_user_folder  # noqa: PLC0415
-        from dp_sql.demo import SCHEMA, WELCOME  # noqa: PLC0415
+def _query(options: argparse.Namespace) -> int:
+    from dp_sql.cli.answer import ask  # noqa: PLC0415  `dpsql --help` needs no engine
+    from dp_sql.cli.settings import Settings, format_named  # noqa: PLC0415
 
-        ledger = make_user_folder() / "demo.ledger"
-        if fresh:
-            forget(ledger)
-        _open_shell(SCHEMA, None, SCHEMA.parent, str(ledger), None, WELCOME)
+    form = format_named(options.format)
+    settings = Settings(epsilon=options.epsilon, delta=options.delta, format=form)
+    text = _standard_input() if options.sql == "-" else options.sql
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    with _connected(options) as connection:
+        shown = ask(connection, text, settings, width)
+    sys.stdout.write(shown.text)
+    sys.stdout.flush()
+    sys.stderr.write(shown.cost)
+    return _WELL
 
 
-def _open_shell(
-    schema: Path,
-    database: str | None,
-    data_dir: Path | None,
-    ledger: str | None,
-    analyst: str | None,
-    welcome: str | None = None,
-) -> None:
-    """Run the shell; exit status 1 where statements of a pipe failed."""
-    from dp_sql.cli.shell import run_shell  # noqa: PLC0415
+def _check(options: argparse.Namespace) -> int:
+    from dp_sql.cli.check import check_schema  # noqa: PLC0415
+
+    report = check_schema(
+        options.schema,
+        database=options.database,
+        data_dir=options.data_dir,
+        ledger=options.ledger,
+    )
+    sys.stdout.write("".join(f"{line}\n" for line in report.lines))
+    return _FAILED if report.errors else _WELL
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from dp_sql.cli.places import forget, make_user_folder  # noqa: PLC0415
+    from dp_sql.connection import connect  # noqa: PLC0415
+    from dp_sql.demo import SCHEMA, WELCOME  # noqa: PLC0415
+
+    ledger = make_user_folder() / "demo.ledger"
+    if options.fresh:
+        forget(ledger)
+    with connect(SCHEMA, ledger=ledger) as connection:
+        return _shell(connection, WELCOME)
+
+
+@contextmanager
+def _connected(options: argparse.Namespace) -> Iterator[Connection]:
+    """Open what the command line names. From then on garbage is collected, the modules' never."""
     from dp_sql.connection import connect  # noqa: PLC0415
 
     with connect(
-        schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst
+        options.schema,
+        database=options.database,
+        data_dir=options.data_dir,
+        ledger=options.ledger,
+        analyst=options.analyst,
     ) as connection:
-        _collect_garbage()
-        if welcome is None:
-            names = ", ".join(t.name for t in connection.catalog.tables.values())
-            welcome = f"Tables: {names}. \\? lists the commands, \\q leaves."
-        well = run_shell(connection, f"dpsql {__version__}. {welcome}")
-    if not well:
-        raise typer.Exit(_FAILED)
+        gc.freeze()
+        gc.enable()
+        yield connection
 
 
-def _collect_garbage() -> None:
-    """Begin to collect garbage, but never among what the modules have made."""
-    gc.freeze()
+def _shell(connection: Connection, welcome: str) -> int:
+    from dp_sql.cli.shell import run_shell  # noqa: PLC0415
+
     gc.enable()
+    well = run_shell(connection, f"dpsql {__version__}. {welcome}")
+    return _WELL if well else _FAILED
 
 
 def _standard_input() -> str:
@@ -218,10 +199,6 @@ def _standard_input() -> str:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise QueryError("standard input isn't UTF-8 text.") from None
-
-
-def _width() -> int | None:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def test_help_names_every_command(run: Run) -> None:
     ran = run("--help")
     assert ran.status == 0
     for command in ("repl", "query", "check", "demo"):
-        assert f"\n  {command} " in ran.out
+        assert f"\n    {command} " in ran.out
 
 
 @pytest.mark.parametrize("arguments", [("nothing",), ("query",), ("demo", "--old"), ("--loud",)])
