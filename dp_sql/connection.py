@@ -22,7 +22,7 @@ from dp_sql.mechanisms.sampler import sampler_named
 from dp_sql.parser.statement import parse
 from dp_sql.parser.text import starts_with
 from dp_sql.postprocess import Answer, PostProcessor
-from dp_sql.privacy.amount import Amount, parse_delta, parse_epsilon, show
+from dp_sql.privacy.amount import Amount, parse_delta, parse_epsilon, show, show_up
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.result import Interval, Result
 from dp_sql.schema.catalog import Catalog
@@ -167,7 +167,7 @@ class Connection:
         cap = defaults.max_epsilon
         if chosen is not None and cap is not None and chosen > cap:
             raise ParameterError(
-                f"epsilon {show(chosen)} is above the cap of {show(cap)} for one statement.",
+                f"epsilon {show_up(chosen)} is above the cap of {show(cap)} for one statement.",
                 hint=f"epsilon={show(cap)}",
             )
         return chosen
@@ -178,16 +178,16 @@ class Connection:
         cap = defaults.max_delta
         if cap is not None and chosen > cap:
             raise ParameterError(
-                f"delta {show(chosen)} is above the cap of {show(cap)} for one statement.",
+                f"delta {show_up(chosen)} is above the cap of {show(cap)} for one statement.",
                 hint=f"delta={show(cap)}",
             )
         return chosen
 
     def _explained(self, rest: str, epsilon: Amount | None, delta: Amount | None) -> Result:
-        if rest.split(maxsplit=1)[:1] and rest.split(maxsplit=1)[0].upper() in (
-            "ANALYZE",
-            "(FORMAT",
-        ):
+        first = rest.split(maxsplit=1)[0].upper() if rest.strip() else ""
+        if first.startswith("("):
+            raise UnsupportedSQLError("EXPLAIN takes no options.", hint="EXPLAIN SELECT …")
+        if first == "ANALYZE":
             raise UnsupportedSQLError(
                 "EXPLAIN ANALYZE prints how many rows the data have.", hint="EXPLAIN SELECT …"
             )

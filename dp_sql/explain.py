@@ -11,6 +11,8 @@ from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
 from dp_sql.plan.printer import expression_text, measure_text, relation_text
 from dp_sql.plan.relation import MomentMeasure, SumMeasure
 from dp_sql.plan.release import (
+    Aggregate,
+    AggregateKind,
     CountReadout,
     MeanReadout,
     PlannedRelease,
@@ -102,12 +104,19 @@ def _step(step: Step) -> list[str]:
         shown = step.measurement.selection.threshold / noise.lattice
         lines.append(f"  a private key is shown when its noisy number of units reaches {shown:.6g}")
     for aggregate, readout in zip(release.aggregates, plan.readouts, strict=True):
-        text = aggregate.kind.value.split("(")[0]
-        argument = "*" if aggregate.argument is None else expression_text(aggregate.argument)
-        lines.append(f"  {aggregate.name} = {text}({argument}): {_error(step, readout)}")
+        lines.append(f"  {aggregate.name} = {_aggregate(aggregate)}: {_error(step, readout)}")
     if step.measurement.cost == FREE:
         lines.append("  no noise and no cost")
     return lines
+
+
+def _aggregate(aggregate: Aggregate) -> str:
+    if aggregate.argument is None:
+        return aggregate.kind.value
+    argument = expression_text(aggregate.argument)
+    if aggregate.kind is AggregateKind.COUNT_OWNERS:
+        return f"{aggregate.kind.value} where {argument} is not NULL"
+    return f"{aggregate.kind.value}({argument})"
 
 
 def _noise(noise: VectorNoise) -> str:

@@ -218,7 +218,7 @@ class Expressions:
         return self._statement.unsupported(
             f"{name} isn't answered over protected rows.",
             node,
-            hint="arithmetic, CASE, comparisons, text and date functions of the README's list",
+            hint="arithmetic, CASE, comparisons, text and date functions",
         )
 
     def _only(self, node: exp.Expr, *keys: str) -> None:

@@ -17,8 +17,9 @@ _DENIED = frozenset(
     "pragma_version duckdb_settings duckdb_tables duckdb_columns duckdb_secrets version "
     "add_parquet_key force_checkpoint checkpoint current_database current_schema current_schemas "
     "current_version current_user session_user current_catalog current_role "
-    "repeat list_resize array_resize bitstring".split()
+    "list_resize array_resize bitstring".split()
 )
+_LONGEST = 10_000  # memory limits don't hold for the texts that one call makes
 _TABLE_FUNCTIONS = (exp.GenerateSeries, exp.Unnest, exp.Values)
 
 
@@ -32,7 +33,7 @@ def deny_open(statement: Statement, node: exp.Expr) -> None:
     called = node.name if isinstance(node, exp.Anonymous) else _class_name(node)
     if called.lower() in _DENIED:
         raise statement.unsupported(f"the function {called} isn't answered.", node)
-    if isinstance(node, exp.ReadCSV | exp.ReadParquet | exp.Columns | exp.Repeat | exp.Command):
+    if isinstance(node, exp.ReadCSV | exp.ReadParquet | exp.Columns | exp.Command):
         raise statement.unsupported(f"{type(node).__name__.upper()} isn't answered.", node)
     if isinstance(node, exp.Table) and not isinstance(
         node.this, (exp.Identifier, *_TABLE_FUNCTIONS)
@@ -42,6 +43,13 @@ def deny_open(statement: Statement, node: exp.Expr) -> None:
             node,
             hint="a declared table, VALUES, range or unnest",
         )
+    if isinstance(node, exp.Pad | exp.Repeat):
+        size = node.args.get("times" if isinstance(node, exp.Repeat) else "expression")
+        if not (isinstance(size, exp.Literal) and size.is_int and int(size.name) <= _LONGEST):
+            raise statement.unsupported(
+                f"a text is made at most {_LONGEST:,} times as long, by a number in the statement.",
+                node,
+            )
     if isinstance(node, exp.DML | exp.DDL) and not isinstance(node, exp.Query):
         raise statement.unsupported("dp_sql only reads.", node)
 

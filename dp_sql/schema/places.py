@@ -125,7 +125,7 @@ def check_distinct_data(document: Document, tables: Mapping[str, TableSpec]) -> 
                     ("tables", table.name, "source"),
                     f"{table.name} reads the same file as {twin.name}, so the same rows would have "
                     "two budgets.",
-                    hint="declare the file once, and join it to itself under two aliases",
+                    hint="declare the file once",
                 )
         if table.identity is not None and ids.setdefault(table.identity, table) is not table:
             raise document.error(
