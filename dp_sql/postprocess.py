@@ -138,7 +138,7 @@ class PostProcessor:
         names: tuple[str, ...],
     ) -> Answer:
         """Return the answer over released tables. Raises EngineError where DuckDB fails."""
-        with self._released(tables), self._failures():
+        with self._failures(), self._released(tables):
             self._load(residual.public_tables)
             cursor = self._connection.execute(residual.sql)
             types = tuple(str(d[1]) for d in cursor.description)
@@ -164,7 +164,7 @@ class PostProcessor:
             f"quantile_cont(TRY_CAST({item} AS DOUBLE), [{low}, {high}])" for item in items
         )
         name = _quoted(table)
-        with self._released({table: columns}), self._failures():
+        with self._failures(), self._released({table: columns}):
             rows = self._connection.execute(
                 f"SELECT {GROUP_NUMBER}, {parts} FROM released.{name} AS {name} GROUP BY ALL"
             ).fetchall()
