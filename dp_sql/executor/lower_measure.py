@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import assert_never
 
@@ -25,9 +26,7 @@ from dp_sql.plan.sql_text import literal, once
 from dp_sql.schema.sqltype import BIGINT, DOUBLE, HUGEINT, INTEGER, INTEGER_BITS, Kind, SqlType
 
 _BIG = 2**63 - 1  # the largest BIGINT
-_EXACT = 2**50  # numbers that survive a division by 10^scale and its reverse in DOUBLE
 _MOST_MOVES = 64  # DOUBLEs that an end is moved by at most: a few are enough
-_MOST_SCALE = 22  # 10^22 is the largest power of ten that is a DOUBLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,40 +82,28 @@ def _placed(text: str, type_: SqlType, line: _Affine) -> str:
     return _placed_float(f"CAST({text} AS DOUBLE)", line) if exact is None else exact
 
 
-def _clamped(
-    text: str, low: str, high: str, line: _Affine, body: Callable[[str], str], *, nan: bool
-) -> str:
-    """Return `body` between two constants, the ends of the line outside, NULL for NULL.
+def _clamped(text: str, low: str, high: str) -> str:
+    """Return a value between two constants, NULL for NULL.
 
-    nan: whether the value could be NaN, which gives NULL too. The order of the conditions is the
-    fastest that was measured: a row inside passes one test.
+    The form is the fastest that was measured where some rows are NULL or outside; what is computed
+    from it is computed for whole vectors.
     """
-    kind = _holding(line)
-    least, most = (literal(end, kind) for end in line.ends)
-
-    def chosen(x: str) -> str:
-        missing = f"{x} IS NULL OR isnan({x})" if nan else f"{x} IS NULL"
-        return (
-            f"(CASE WHEN {x} BETWEEN {low} AND {high} THEN {body(x)} WHEN {missing} THEN NULL "
-            f"WHEN {x} < {low} THEN {least} ELSE {most} END)"
-        )
-
-    return once(text, chosen)
-
-
-def _holding(line: _Affine) -> SqlType:
-    return BIGINT if max(map(abs, line.ends)) <= _BIG else HUGEINT
+    return once(
+        text,
+        lambda x: f"(CASE WHEN {x} < {low} THEN {low} WHEN {x} > {high} THEN {high} ELSE {x} END)",
+    )
 
 
 def _placed_float(text: str, line: _Affine) -> str:
     """Return the integer of a DOUBLE.
 
-    Claim:   the result lies between the line's ends for every value, infinities and NaN (NULL) too.
-    Why:     x - origin, the product with a positive factor and the rounding never fall as x grows,
-             in IEEE arithmetic as in the reals; at `low` and `high` Python computed them as DuckDB
-             does and found them between the ends; outside, the result is an end.
-    Assumes: DuckDB keeps the order of the two operations and casts DOUBLE to whole numbers by
-             rounding half to even (both tested bit by bit).
+    Claim:   the result lies between the line's ends for every value but NULL, infinities too, and
+             no operation raises.
+    Why:     the value is clamped first. x - origin, the product with a positive factor and the
+             rounding never fall as x grows, in IEEE arithmetic as in the reals; at `low` and `high`
+             Python computed them as DuckDB does and found them between the ends.
+    Assumes: DuckDB keeps the order of the operations and casts DOUBLE to whole numbers by rounding
+             half to even (tested bit by bit). NaN, which canonical values never are, is `high`.
     Source:  [IEEE754]
     """
     slope = _float(line.slope)
@@ -126,33 +113,34 @@ def _placed_float(text: str, line: _Affine) -> str:
         return round((x - origin) * slope if origin else x * slope)
 
     low, high = _float_ends(line, image)
-    factor = literal(slope, DOUBLE)
-    kind = _holding(line)
-
-    def body(x: str) -> str:
-        moved = f"({x} - {literal(origin, DOUBLE)})" if origin else x
-        return f"CAST({moved} * {factor} AS {kind})"
-
-    return _clamped(text, literal(low, DOUBLE), literal(high, DOUBLE), line, body, nan=True)
+    value = _clamped(text, literal(low, DOUBLE), literal(high, DOUBLE))
+    moved = f"({value} - {literal(origin, DOUBLE)})" if origin else value
+    type_ = BIGINT if max(map(abs, line.ends)) <= _BIG else HUGEINT
+    return f"CAST({moved} * {literal(slope, DOUBLE)} AS {type_})"
 
 
 def _float_ends(line: _Affine, image: Callable[[float], int]) -> tuple[float, float]:
     """Return the largest range of DOUBLEs inside [low, high] whose integers lie between the ends.
 
-    The lower may be above the higher: then every value is at an end.
+    Where no DOUBLE lies inside it is a single one beside the range.
 
     Raises:
         InternalError: where the grid is so fine that rounding leads far beyond its ends.
     """
     low, high = _float(line.low), _float(line.high)
+    least, most = line.ends
     for _ in range(_MOST_MOVES):
-        below = low < line.low or image(low) < line.ends[0]
-        above = high > line.high or image(high) > line.ends[1]
+        below = low < line.low or image(low) < least
+        above = high > line.high or image(high) > most
         if not below and not above:
-            return low, high
+            break
         low = math.nextafter(low, math.inf) if below else low
         high = math.nextafter(high, -math.inf) if above else high
-    raise InternalError("a grid that DOUBLE can't hold")
+    if low > high:
+        low = high = next((x for x in (low, high) if least <= image(x) <= most), math.nan)
+    if not least <= image(low) <= image(high) <= most:
+        raise InternalError("a grid that DOUBLE can't hold")
+    return low, high
 
 
 def _float(value: Fraction) -> float:
@@ -167,12 +155,15 @@ def _float(value: Fraction) -> float:
 
 
 def _placed_exactly(text: str, type_: SqlType, line: _Affine) -> str | None:
-    """Return the integer of a whole number or DECIMAL whose own steps lie on the grid, else None.
+    """Return the integer of a whole number or DECIMAL if its steps and bounds are on the grid.
 
-    Claim:   the result is x * slope + offset, exactly, between the line's ends.
-    Why:     x is n steps of its type, n whole, and each is `factor` steps of the grid: the result
-             is n * factor + start in whole numbers, which never falls as n grows; at the first and
-             last n it was computed here and found between the ends.
+    None for every other line.
+
+    Claim:   the result is x * slope + offset, exactly, between the line's ends, and no operation
+             raises.
+    Why:     x, clamped first, is n steps of its type, n whole, each `factor` steps of the grid: the
+             result is n * factor + start in whole numbers, which never falls as n grows; at the
+             first and last n it was computed here and found between the ends.
     Assumes: the numbers fit a BIGINT and the type, which is checked here; else None.
     """
     unit = step_of(type_)
@@ -189,21 +180,19 @@ def _placed_exactly(text: str, type_: SqlType, line: _Affine) -> str | None:
         least, most = 1 - 10**type_.precision, 10**type_.precision - 1
     else:
         least, most = INTEGER_BITS[type_.kind]
-    first = max(math.ceil(line.low / unit), least)
-    last = min(math.floor(line.high / unit), most)
+    if (line.low / unit).denominator != 1 or (line.high / unit).denominator != 1:
+        return None
+    first, last = max(int(line.low / unit), least), min(int(line.high / unit), most)
     if first > last or image(first) < line.ends[0] or image(last) > line.ends[1]:
         return None
     largest = max(abs(first), abs(last))
     if max(largest * int(factor), abs(int(start)), *map(abs, line.ends)) > _BIG // 2:
         return None
 
-    def body(x: str) -> str:
-        steps = _steps(x, type_, largest)
-        scaled = steps if factor == 1 else f"{steps} * {literal(int(factor), BIGINT)}"
-        return scaled if start == 0 else f"{scaled} + {literal(int(start), BIGINT)}"
-
     low, high = (_value(n, type_) for n in (first, last))
-    return _clamped(text, low, high, line, body, nan=False)
+    steps = _steps(_clamped(text, low, high), type_, largest)
+    scaled = steps if factor == 1 else f"{steps} * {literal(int(factor), BIGINT)}"
+    return f"({scaled})" if start == 0 else f"({scaled} + {literal(int(start), BIGINT)})"
 
 
 def _value(steps: int, type_: SqlType) -> str:
@@ -214,10 +203,10 @@ def _value(steps: int, type_: SqlType) -> str:
 
 def _steps(text: str, type_: SqlType, most: int) -> str:
     """Return how many steps of its type a number is, at most `most` either way, as a BIGINT."""
-    if type_.kind is Kind.DECIMAL and type_.scale > 0:
-        if most < _EXACT and type_.scale <= _MOST_SCALE:
-            # x = n / 10^scale, rounded twice on the way: less than a quarter away from n
-            power = literal(float(10**type_.scale), DOUBLE)
-            return f"CAST(CAST({text} AS DOUBLE) * {power} AS BIGINT)"
-        return f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS BIGINT)"
-    return text if type_ == BIGINT else f"CAST({text} AS BIGINT)"
+    scale = type_.scale
+    if type_.kind is not Kind.DECIMAL or scale == 0:
+        return text if type_ == BIGINT else f"CAST({text} AS BIGINT)"
+    digits = 18 if type_.precision <= 18 else 38  # that DuckDB multiplies decimals in
+    if scale < digits and most * 10**scale < 10**digits:
+        return f"CAST({text} * {literal(Decimal(10**scale), SqlType(Kind.DECIMAL, scale + 1))} AS BIGINT)"
+    return f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS BIGINT)"
