@@ -25,6 +25,7 @@ from dp_sql.errors import DPSQLError, InternalError
 from dp_sql.executor import lower_relation
 from dp_sql.parser.statement import parse
 from dp_sql.plan.facts import Facts
+from dp_sql.plan.relation import BoundGroups, Relation
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.planner.plan import plan_release
 from dp_sql.privacy.contribution import Box, Change, ContributionSet, Profile, Simplex
@@ -221,11 +222,16 @@ def _too_small(contribution: ContributionSet, groups: int) -> Profile:
     )
 
 
+def _unbounded(relation: Relation) -> Relation:
+    return relation.source if isinstance(relation, BoundGroups) else relation
+
+
 MUTANTS: dict[str, tuple[object, str, Callable[..., object]]] = {
     "one end forgotten": (delta, "_one_sided", _too_small),
     "substitution as add_remove": (delta, "_two_sided", lambda c, g, _: delta._one_sided(c, g)),
     "groups not bounded": (
-        lower_relation, "_bound_groups", lambda source, *_: lower_relation.lower_relation(source),
+        lower_relation, "_pairs",
+        lambda r: f"({lower_relation.lower_relation(_unbounded(r))}) AS pairs_",
     ),
     "rows not bounded": (
         lower_relation, "_bound", lambda _, value, *__: f"CAST({value} AS HUGEINT)",
