@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -233,3 +234,44 @@ def test_c103_c110_the_engine_is_closed_even_to_statements_of_its_own(
     ):  # fmt: skip
         with pytest.raises(duckdb.Error):
             engine.execute(text)
+
+
+SECOND = """
+  second:
+    source: second.csv
+    budget: {epsilon: 1, delta: 0.01}
+    columns: {uid: {type: integer}, a: {type: integer, bounds: [0, 1]}}
+"""
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) FROM people p JOIN second s ON p.uid = s.uid",
+        "SELECT COUNT(*) FROM people, second",
+        "SELECT COUNT(*) FROM people WHERE uid IN (SELECT uid FROM second)",
+        "WITH s AS (SELECT uid AS u FROM second) SELECT SUM(age) FROM people LEFT JOIN s ON uid = u",
+    ],
+)
+def test_c85_two_protected_tables_are_not_joined(sql: str, tmp_path: Path) -> None:
+    (tmp_path / "second.csv").write_text("uid,a\n1,1\n2,0\n", encoding="utf-8")
+    path = write(tmp_path, schema("event") + SECOND)
+    with dp_sql.connect(path, data_dir=tmp_path, ledger=":memory:") as connection:
+        with pytest.raises(UnsupportedSQLError):
+            connection.sql(sql, epsilon="0.1")
+        states = [state.lines() for state in connection.budget().values()]
+        assert all("0 % used" in " ".join(lines) for lines in states)
+
+
+def test_c83_an_owner_that_is_a_float_is_refused(tmp_path: Path) -> None:
+    """2^53 and 2^53 + 1 would be one person."""
+    text = schema("user").replace("uid: {type: integer}", "uid: {type: double}")
+    with pytest.raises(SchemaError):
+        dp_sql.connect(write(tmp_path, text), ledger=":memory:")
+
+
+def test_c118_what_spills_lies_in_a_folder_of_its_own_and_goes(tmp_path: Path) -> None:
+    with scene(tmp_path, "event") as opened:
+        spill = Path(opened.connection._engine._spill)
+        assert stat.S_IMODE(spill.stat().st_mode) == 0o700
+    assert not spill.exists()
