@@ -1,4 +1,4 @@
-"""What an expression's value can be: an interval of numbers, a finite set, NULL or not."""
+"""What an expression's value can be: an interval of numbers or dates, or a length of a text."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from fractions import Fraction
 class Domain:
     """The declared or derived range of a value.
 
-    low, high: inclusive ends for numbers and booleans (as 0 and 1), None where there is none. For
-        every other type both are None.
-    step: the value is a whole multiple of it (1 for integers, 1/100 for DECIMAL(_,2)), None for
-        floats and for types that aren't numbers.
+    low, high: inclusive ends, None where there is none. Booleans are 0 and 1, dates are days and
+        timestamps microseconds since 1970-01-01; for every other type but numbers both are None.
+    step: the value is a whole multiple of it (1 for integers and dates, 1/100 for DECIMAL(_,2)),
+        None for floats and for types that have no ends.
     max_length: of a text, in characters, None where there is none.
 
     A domain is a claim about what the *declared* data can be. Privacy never rests on it: the

@@ -115,7 +115,8 @@ def place_of(measure: SumMeasure | MomentMeasure, value: Fraction) -> Fraction:
 def test_integers_lie_between_the_ends_near_the_exact_place_and_never_fall(
     connection: duckdb.DuckDBPyConnection, type_: SqlType
 ) -> None:
-    for measure in measures(type_):
+    every = 1 if type_ == sqltype.DOUBLE else 3
+    for measure in list(measures(type_))[::every]:
         least, most = ends_of(measure)
         found = integers(connection, measure, type_, values_of(type_, measure.low, measure.high))
         assert len(found) > 40
