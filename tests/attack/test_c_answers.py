@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attack.scene import PEOPLE, VISITS, Scene, bounded, scene
+from attack.scene import PEOPLE, VISITS, Scene, bounded, scene, schema, write
 from oracle.small_engine import Row
 
-from dp_sql.errors import DPSQLError
+import dp_sql
+from dp_sql.errors import DPSQLError, SchemaError, UnsupportedSQLError
 
 WITHOUT_BOB = [row for row in PEOPLE if row[1] != "bob"]
 WITHOUT_TWO = [row for row in VISITS if row[0] != 2]
