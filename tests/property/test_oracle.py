@@ -193,7 +193,7 @@ def report(name: str) -> None:
 
 def test_no_neighbour_moves_a_vector_further_than_derived() -> None:
     @settings(
-        max_examples=540,
+        max_examples=560,
         derandomize=True,
         deadline=None,
         database=None,
