@@ -13,7 +13,6 @@ import pytest
 from extremes import extreme_values
 
 from dp_sql.errors import InternalError, UnsupportedSQLError
-from dp_sql.executor.lower_expression import canonical
 from dp_sql.executor.lower_measure import grid
 from dp_sql.plan.conversion import step_of
 from dp_sql.plan.expression import Column, Ref
@@ -78,9 +77,8 @@ def integers(
     """Return each value that is one of the type's with its integer."""
     listed = ", ".join(f"('{text}')" for text in texts)
     text = grid(measure, ("x", type_))
-    value = canonical(f"TRY_CAST(v AS {type_})", type_)
     return con.execute(
-        f"SELECT x, {text} FROM (SELECT {value} AS x FROM (VALUES {listed}) AS t(v))"
+        f"SELECT x, {text} FROM (SELECT TRY_CAST(v AS {type_}) AS x FROM (VALUES {listed}) AS t(v))"
     ).fetchall()
 
 
@@ -121,7 +119,7 @@ def test_integers_lie_between_the_ends_near_the_exact_place_and_never_fall(
         found = integers(connection, measure, type_, values_of(type_, measure.low, measure.high))
         assert len(found) > 40
         for value, integer in found:
-            if value is None:
+            if value is None or (isinstance(value, float) and math.isnan(value)):
                 assert integer is None
                 continue
             assert isinstance(integer, int)
