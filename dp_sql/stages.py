@@ -88,6 +88,7 @@ def prepare(
             gaussian_allowed=_gaussian_allowed(parsed.tables, catalog),
             min_units=limits_of(parsed, catalog).min_units_per_group,
         )
+        engine.statements(plan)  # what can't be lowered is refused here, before anything is paid
         steps.append(Step(plan, facts, measurement))
     tables = {step.plan.release.name: _declared(step.plan) for step in steps}
     columns, types = post.describe(query.residual, tables)
