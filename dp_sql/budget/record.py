@@ -194,14 +194,17 @@ def fraction_from_text(stored: object) -> Fraction:
     numerator, _, denominator = text(stored).partition("/")
     if natural(denominator) == 0:
         raise ValueError("a fraction of a ledger has a denominator above 0")
-    return Fraction(natural(numerator), natural(denominator))
+    amount = Fraction(natural(numerator), natural(denominator))
+    if fraction_text(amount) != stored:
+        raise ValueError("a fraction of a ledger is in lowest terms")
+    return amount
 
 
 def natural(stored: object) -> int:
     """Return the integer that is stored as ASCII digits. Raises ValueError for anything else."""
     digits = text(stored)
-    if not (digits.isascii() and digits.isdigit()):
-        raise ValueError("a number of a ledger is written in digits")
+    if not (digits.isascii() and digits.isdigit()) or (digits[0] == "0" and digits != "0"):
+        raise ValueError("a number of a ledger is written in digits, without zeros before them")
     return int(digits)
 
 

@@ -94,6 +94,7 @@ _HEAD = select(entries.c.id, entries.c.hash).order_by(entries.c.id.desc()).limit
 _REGISTRATION = select(tables).where(tables.c.identity == bindparam("identity"))
 _REGISTRATIONS = select(tables).order_by(tables.c.name, tables.c.identity)
 _SUMS = select(sums).where(sums.c.identity == bindparam("identity"))
+_WITH_SUMS = select(sums.c.identity).order_by(sums.c.identity)
 _ADD_STATEMENT = insert(statements).returning(statements.c.id)
 _SET_SUMS = update(sums).where(sums.c.identity == bindparam("of"))
 _SET_STATUS = (
@@ -201,6 +202,11 @@ def sums_of(connection: Connection, identity: str) -> Sums:
     return found
 
 
+def tables_with_sums(connection: Connection) -> list[str]:
+    """Return the identities that have sums, whether or not they are registered."""
+    return list(connection.execute(_WITH_SUMS).scalars())
+
+
 def put_sums(connection: Connection, identity: str, totals: Sums) -> None:
     """Replace the sums of a registered table."""
     connection.execute(_SET_SUMS, {"of": identity, **_sums_row(identity, totals)})
@@ -306,7 +312,7 @@ def _registration(row: Any) -> Registration:
             None if row.alpha is None else float(row.alpha),
             row.registered_at,
         )
-        if row.digest != found.digest:
+        if row.digest != found.digest or row.alpha not in (None, repr(found.alpha)):
             raise ValueError("wrong digest")
     return found
 
@@ -334,4 +340,6 @@ def _link(row: Any) -> Link:
         spend_from_texts(row[3:8]),
         events_from_json(text(row.events)),
     )
+    if events_to_json(entry.events) != row.events:
+        raise ValueError("events are stored as they are written")
     return Link(entry, text(row.sql_hash), text(row.previous), text(row.hash))

@@ -71,8 +71,7 @@ class Store:
                 yield connection
                 connection.commit()
             except BaseException:
-                with suppress(DBAPIError):
-                    connection.rollback()
+                self._undo(connection)
                 raise
 
     @contextmanager
@@ -144,11 +143,19 @@ class Store:
             raise
         return connection
 
+    def _undo(self, connection: Connection) -> None:
+        """Roll back; where that fails too, start again with a new connection next time."""
+        try:
+            connection.rollback()
+        except (DBAPIError, UnicodeDecodeError):
+            if self.path is not None:
+                self._disconnect()
+
     def _disconnect(self) -> None:
         """Close the connection, if there is one. The caller holds the lock."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(DBAPIError):
+            with suppress(DBAPIError, UnicodeDecodeError):
                 connection.close()
 
     @contextmanager
@@ -158,6 +165,8 @@ class Store:
             yield
         except DBAPIError as error:
             raise _ledger_error(self.name, error.orig) from None
+        except UnicodeDecodeError:  # SQLite quotes damaged text in its messages
+            raise _damaged(self.name) from None
         except OSError as error:
             raise LedgerError(f"The ledger {self.name} can't be read: {error.strerror}.") from None
 
@@ -249,19 +258,27 @@ def _engine(path: Path | None) -> Engine:
             isolation_level=None,
             check_same_thread=False,
         )
-        for pragma in ("foreign_keys = ON", "cell_size_check = ON", "fullfsync = ON"):
-            connection.execute(f"PRAGMA {pragma}")
-        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        connection.execute("PRAGMA synchronous = FULL")
-        if path is not None and mode != "wal":
+        try:
+            _configure(connection, path)
+        except BaseException:
             connection.close()
-            raise LedgerError(
-                f"The file system of the ledger {path} doesn't allow a write-ahead log.",
-                hint="a local file system",
-            )
+            raise
         return connection
 
     return create_engine("sqlite+pysqlite://", creator=connect, poolclass=NullPool)
+
+
+def _configure(connection: sqlite3.Connection, path: Path | None) -> None:
+    """Make every commit durable, or raise LedgerError where the file system can't have it so."""
+    for pragma in ("foreign_keys = ON", "cell_size_check = ON", "fullfsync = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute("PRAGMA synchronous = FULL")
+    if path is not None and mode != "wal":
+        raise LedgerError(
+            f"The file system of the ledger {path} doesn't allow a write-ahead log.",
+            hint="a local file system",
+        )
 
 
 def _check_header(path: Path) -> None:
@@ -313,8 +330,7 @@ def _ledger_error(name: str, error: BaseException | None) -> LedgerError:
             message = f"The ledger {name} or its folder can't be written."
             return LedgerError(message, hint="give this user the right to write file and folder")
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_ERROR:
-            message = f"The ledger {name} is damaged."
-            return LedgerError(message, hint="a backup of the ledger")
+            return _damaged(name)
         case sqlite3.SQLITE_FULL:
             message = f"The ledger {name} can't grow: the disk is full."
             return LedgerError(message, hint="make room, then ask again")
@@ -324,6 +340,10 @@ def _ledger_error(name: str, error: BaseException | None) -> LedgerError:
         case _:
             kind = getattr(error, "sqlite_errorname", type(error).__name__)
             return LedgerError(f"The ledger {name} can't be read or written ({kind}).")
+
+
+def _damaged(name: str) -> LedgerError:
+    return LedgerError(f"The ledger {name} is damaged.", hint="a backup of the ledger")
 
 
 _OPEN: weakref.WeakSet[Store] = weakref.WeakSet()

@@ -34,6 +34,9 @@ def verify(connection: Connection) -> Verification:
                 so_far = spent[entry.identity]
                 total = so_far.spent + entry.spend
                 spent[entry.identity] = rows.Sums(so_far.entries + 1, total)
+        for identity in rows.tables_with_sums(connection):
+            if identity not in tables:
+                problems.append(f"The table {identity!r} has sums and isn't registered.")
         for identity, totals in spent.items():
             name = tables[identity].name
             if rows.sums_of(connection, identity) != totals:

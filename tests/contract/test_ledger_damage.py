@@ -13,8 +13,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from budget_cases import laplace, selection, statement
-from ledger_cases import new_ledger, run_children
+from budget_cases import UNIT, laplace, selection, statement
+from ledger_cases import LARGE, new_ledger, run_children
+from sqlalchemy.exc import OperationalError
 
 from dp_sql.budget import open_ledger, store
 from dp_sql.budget.ledger import Ledger
@@ -26,6 +27,7 @@ def path(tmp_path: Path) -> Path:
     """Return the path of a closed ledger with six statements."""
     where = tmp_path / "shop.ledger"
     with new_ledger(where) as ledger:
+        ledger.register("unused", "unused", UNIT, LARGE)
         for number in range(6):
             record = statement(f"SELECT {number}", "ada")
             ledger.reserve(record, {"a": laplace("0.5"), "b": laplace("0.25")})
@@ -112,6 +114,15 @@ def test_a_ledger_without_its_tables_is_damaged(path: Path) -> None:
         open_ledger(path)
 
 
+def test_damaged_text_in_an_error_of_sqlite_is_damage_too(path: Path) -> None:
+    # SQLite quotes the statement that made the table, which is no UTF-8 any more
+    whole = path.read_bytes()
+    assert whole.count(b"CREATE TABLE sums") == 1
+    path.write_bytes(whole.replace(b"CREATE TABLE sums", b"CREATE TABLE \x8a \x8a "))
+    with pytest.raises(LedgerError, match="is damaged"):
+        open_ledger(path)
+
+
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.7, 0.99])
 def test_a_truncated_ledger_is_damaged(path: Path, share: float) -> None:
     whole = path.read_bytes()
@@ -189,7 +200,13 @@ EVENTS = json.dumps([{"v": 1, "event": "gaussian", "sigma": "9", "l2_squared": "
         "UPDATE tables SET alpha = '2.0' WHERE identity = 'a'",
         "UPDATE tables SET group_size = 0 WHERE identity = 'a'",
         "UPDATE tables SET epsilon = '1/0' WHERE identity = 'a'",
+        "UPDATE tables SET selection_delta = '0/11' WHERE identity = 'a'",
+        "UPDATE entries SET pure = '0' || pure WHERE id = 3",
+        "UPDATE entries SET events = events || ' ' WHERE id = 3",
         "DELETE FROM tables WHERE identity = 'b'",
+        "DELETE FROM tables WHERE identity = 'unused'",
+        "UPDATE tables SET name = 'x' WHERE identity = 'unused'",
+        "DELETE FROM sums WHERE identity = 'unused'",
         "UPDATE sums SET pure = '0' WHERE identity = 'a'",
         "UPDATE sums SET entries = 1 WHERE identity = 'a'",
         "UPDATE sums SET digest = 'x' WHERE identity = 'a'",
@@ -201,6 +218,17 @@ def test_verify_finds_what_was_changed_or_removed(path: Path, change: str) -> No
         assert connection.execute(change).rowcount > 0
     with open_ledger(path) as ledger:
         assert ledger.verify().problems
+
+
+def test_verify_names_the_entry_that_is_missing(path: Path) -> None:
+    with raw(path) as connection:
+        connection.execute("DELETE FROM entries WHERE id = 3")
+    with open_ledger(path) as ledger:
+        assert ledger.verify().problems == (
+            "Entry 3 is missing.",
+            "Entry 4 doesn't follow the one before it.",
+            "The sums of `a` are not those of its entries.",
+        )
 
 
 def test_verify_finds_a_table_that_is_over_its_budget(path: Path) -> None:
@@ -275,6 +303,24 @@ def test_a_ledger_that_is_taken_away_while_open_charges_nothing(
             ledger.reserve(statement(), {"a": laplace("0.5")})
         away.replace(path)
         ledger.reserve(statement(), {"a": laplace("0.5")})
+        assert ledger.state("a").statements == 7
+
+
+def test_a_connection_that_can_not_roll_back_is_replaced(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_ledger(path) as ledger:
+        used = ledger._store._connection
+        assert used is not None
+
+        def fail() -> None:
+            raise OperationalError("ROLLBACK", None, sqlite3.OperationalError("disk I/O error"))
+
+        monkeypatch.setattr(used, "rollback", fail)
+        with pytest.raises(LedgerError, match="knows no table"):
+            ledger.reserve(statement(), {"a": laplace("0.5"), "z": laplace("0.5")})
+        ledger.reserve(statement(), {"a": laplace("0.5")})
+        assert ledger._store._connection is not used
         assert ledger.state("a").statements == 7
 
 
