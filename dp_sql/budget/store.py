@@ -22,13 +22,13 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 from sqlalchemy import Connection, Engine, create_engine
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from dp_sql.budget import rows
@@ -53,41 +53,46 @@ class Store:
         self._process = os.getpid()
         self._file: tuple[int, int] | None = None
         self._closed = False
+        self._running = False  # whether the thread that holds the lock is in a transaction
         with _OPEN_LOCK:
             _OPEN.add(self)
 
-    @contextmanager
-    def transaction(self, *, write: bool) -> Iterator[Connection]:
+    def transaction(self, *, write: bool) -> AbstractContextManager[Connection]:
         """Run the body in one transaction: all of it is kept, or nothing where it raises.
 
         write: whether it may write; then no other process or thread writes meanwhile. When the body
         has ended without an error and this returns, what it wrote is on disk. Raises LedgerError
         when the database can't do it; then nothing was written, or all of it was.
         """
+        return self._run("BEGIN IMMEDIATE" if write else "BEGIN", "FULL")
+
+    def note(self) -> AbstractContextManager[Connection]:
+        """Run the body in one writing transaction that needn't be on disk when this returns.
+
+        For what may be lost with the machine, never for a charge. Raises LedgerError likewise.
+        """
+        return self._run("BEGIN IMMEDIATE", "NORMAL")
+
+    @contextmanager
+    def _run(self, begin: str, synchronous: str) -> Iterator[Connection]:
         with self._lock, self._plain_errors():
+            if self._running:  # a second one would end the first, which then seems to be committed
+                raise LedgerError(
+                    f"The ledger {self.name} is in the middle of a transaction of this thread.",
+                    hint="use the ledger after it, not from a signal handler inside it",
+                )
             connection = self._connect()
             try:
-                connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+                self._running = True
+                connection.exec_driver_sql(f"PRAGMA synchronous = {synchronous}")
+                connection.exec_driver_sql(begin)
                 yield connection
                 connection.commit()
             except BaseException:
                 self._undo(connection)
                 raise
-
-    @contextmanager
-    def note(self) -> Iterator[Connection]:
-        """Run the body in one writing transaction that needn't be on disk when this returns.
-
-        For what may be lost with the machine, never for a charge. Raises LedgerError likewise.
-        """
-        with self._lock, self._plain_errors():
-            connection = self._connect()
-            connection.exec_driver_sql("PRAGMA synchronous = NORMAL")
-            try:
-                with self.transaction(write=True) as opened:
-                    yield opened
             finally:
-                connection.exec_driver_sql("PRAGMA synchronous = FULL")
+                self._running = False
 
     def close(self) -> None:
         """Close the database; every later transaction raises LedgerError."""
@@ -147,7 +152,7 @@ class Store:
         """Roll back; where that fails too, start again with a new connection next time."""
         try:
             connection.rollback()
-        except (DBAPIError, UnicodeDecodeError):
+        except (SQLAlchemyError, UnicodeDecodeError):
             if self.path is not None:
                 self._disconnect()
 
@@ -155,7 +160,7 @@ class Store:
         """Close the connection, if there is one. The caller holds the lock."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(DBAPIError, UnicodeDecodeError):
+            with suppress(SQLAlchemyError, UnicodeDecodeError):
                 connection.close()
 
     @contextmanager
@@ -165,6 +170,8 @@ class Store:
             yield
         except DBAPIError as error:
             raise _ledger_error(self.name, error.orig) from None
+        except SQLAlchemyError as error:  # such as a connection that a fork has closed
+            raise _ledger_error(self.name, error) from None
         except UnicodeDecodeError:  # SQLite quotes damaged text in its messages
             raise _damaged(self.name) from None
         except OSError as error:

@@ -269,12 +269,35 @@ def test_a_relative_path_stays_where_it_was(
 
 
 def test_a_file_is_written_ahead_and_synced_at_every_commit(tmp_path: Path) -> None:
-    with (
-        new_ledger(tmp_path / "shop.ledger") as ledger,
-        ledger._store.transaction(write=False) as connection,
-    ):
-        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
+    with new_ledger(tmp_path / "shop.ledger") as ledger:
+        receipt = ledger.reserve(statement(), {"a": laplace("0.5")})
+        for notes in range(2):  # a note needs no sync, and what comes after a note does
+            with ledger._store.transaction(write=True) as connection:
+                assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
+                assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
+            assert ledger.finish(receipt, Status.ANSWERED) == (notes == 0)
+
+
+def test_a_transaction_inside_another_of_its_thread_does_not_end_it(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as a signal handler may start one; SQLite would roll back the outer one with the inner
+    refused: list[str] = []
+
+    def interrupted(*arguments: object) -> object:
+        with pytest.raises(LedgerError) as caught:
+            ledger.reserve(statement(), {"a": laplace("0.25")})
+        refused.append(caught.value.message)
+        return accountant.price(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("dp_sql.budget.ledger.price", interrupted)
+    ledger.reserve(statement(), {"a": laplace("0.5")})
+    monkeypatch.undo()
+    assert len(refused) == 1
+    assert "in the middle of a transaction" in refused[0]
+    assert spent(ledger) == EPSILON_UNITS // 2
+    ledger.reserve(statement(), {"a": laplace("0.5")})
+    assert spent(ledger) == EPSILON_UNITS
 
 
 def test_a_table_keeps_its_order_when_a_later_version_would_choose_another(
