@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -96,6 +97,7 @@ _REGISTRATIONS = select(tables).order_by(tables.c.name, tables.c.identity)
 _SUMS = select(sums).where(sums.c.identity == bindparam("identity"))
 _WITH_SUMS = select(sums.c.identity).order_by(sums.c.identity)
 _ADD_STATEMENT = insert(statements).returning(statements.c.id)
+_ADD_ENTRY = insert(entries)
 _SET_SUMS = update(sums).where(sums.c.identity == bindparam("of"))
 _SET_STATUS = (
     update(statements)
@@ -255,7 +257,7 @@ def add_entry(connection: Connection, entry: Entry, registered: str, previous: s
         "previous": previous,
         "hash": chained,
     }
-    connection.execute(insert(entries), row)
+    connection.execute(_ADD_ENTRY, row)
     return chained
 
 
@@ -298,22 +300,34 @@ def readable(what: str) -> Iterator[None]:
 
 def _registration(row: Any) -> Registration:
     with readable(f"the registration of {row.identity!r}"):
-        level, adjacency = Level(row.level), Adjacency(row.adjacency)
-        found = Registration(
-            row.identity,
-            row.name,
-            PrivacyUnit(level, adjacency, row.group_size, row.unit),
-            BudgetSpec(
-                fraction_from_text(row.epsilon),
-                fraction_from_text(row.delta),
-                AccountantKind(row.accountant),
-                fraction_from_text(row.selection_delta),
-            ),
-            None if row.alpha is None else float(row.alpha),
-            row.registered_at,
-        )
-        if row.digest != found.digest or row.alpha not in (None, repr(found.alpha)):
-            raise ValueError("wrong digest")
+        return _registration_of(*row)
+
+
+@lru_cache(maxsize=256)
+def _registration_of(
+    identity: str,
+    name: str,
+    level: str,
+    adjacency: str,
+    group_size: int,
+    unit: str,
+    accountant: str,
+    epsilon: str,
+    delta: str,
+    selection_delta: str,
+    alpha: str | None,
+    registered_at: str,
+    stored: str,
+) -> Registration:
+    """Return what a row of `tables` says. Raises ValueError or TypeError where it is damaged."""
+    protected = PrivacyUnit(Level(level), Adjacency(adjacency), group_size, unit)
+    amounts = fraction_from_text(epsilon), fraction_from_text(delta)
+    kind, selected = AccountantKind(accountant), fraction_from_text(selection_delta)
+    order = None if alpha is None else float(alpha)
+    spec = BudgetSpec(*amounts, kind, selected)
+    found = Registration(identity, name, protected, spec, order, registered_at)
+    if stored != found.digest or alpha not in (None, repr(order)):
+        raise ValueError("wrong digest")
     return found
 
 
