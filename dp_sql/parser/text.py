@@ -66,6 +66,8 @@ def parse_text(text: str) -> exp.Query:
         raise QueryError(f"a statement is a text, not {type(text).__name__}.")
     if len(text) > MAX_LENGTH:
         raise QueryError(f"the statement is longer than {MAX_LENGTH:,} characters.")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise QueryError("the statement holds half a character (a lone surrogate).")
     _check_tokens(text)
     try:
         trees = [tree for tree in sqlglot.parse(text, dialect="duckdb") if tree is not None]
