@@ -116,6 +116,8 @@ class PostProcessor:
                     f"CREATE OR REPLACE TABLE released.{_quoted(name)} ({listed})"
                 )
             try:
+                if not self._is_one_query(residual.sql):
+                    raise QueryError("the part above the aggregates is no single query.")
                 bound = self._connection.execute(f"DESCRIBE {residual.sql}").fetchall()
             except duckdb.Error as error:
                 text = str(error).split("\n", maxsplit=1)[0].split(": ", 1)[-1]
@@ -126,10 +128,20 @@ class PostProcessor:
                 bound = bound[:-1]
             names = tuple(str(row[0]) for row in bound)
             with contextlib.suppress(duckdb.Error):  # GoogleSQL's forms aren't DuckDB's
-                original = self._connection.execute(f"DESCRIBE {residual.original}").fetchall()
-                if len(original) == len(names):
-                    names = tuple(str(row[0]) for row in original)
+                if self._is_one_query(residual.original):
+                    original = self._connection.execute(f"DESCRIBE {residual.original}").fetchall()
+                    if len(original) == len(names):
+                        names = tuple(str(row[0]) for row in original)
             return names, tuple(str(row[1]) for row in bound)
+
+    def _is_one_query(self, sql: str) -> bool:
+        """Return whether DuckDB, too, reads a text as one query.
+
+        The parser read it already; where both readers differ, what comes after a semicolon would run.
+        Raises duckdb.Error for text that DuckDB can't read.
+        """
+        found = self._connection.extract_statements(sql)
+        return len(found) == 1 and found[0].type == duckdb.StatementType.SELECT
 
     def run(
         self,

@@ -431,7 +431,8 @@ def image_sql(image: Image, limit: int) -> str:
     )
     sources = [f"({_source(s)}) AS s{i}" for i, s in enumerate(image.sources)]
     tables = f" FROM {', '.join(sources)}" if sources else ""
-    return f"SELECT DISTINCT {items}{tables} LIMIT {limit + 1}"
+    listed = f"SELECT DISTINCT {items}{tables} LIMIT {limit + 1}"
+    return f"SELECT * FROM ({listed}) AS listed_ ORDER BY ALL"  # a plan's text is always the same
 
 
 def _source(source: ValueList | PublicRows) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -12,6 +14,9 @@ from dp_sql.parser.scope import Environment, OpenBlock, Statement
 from dp_sql.parser.text import parse_text
 from dp_sql.plan.release import Query, Residual
 from dp_sql.schema.catalog import Catalog
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORDS = re.compile(r"[A-Za-z0-9_ ]*")
 
 
 def parse(text: str, catalog: Catalog) -> Query:
@@ -60,6 +65,26 @@ def _aligned(tree: exp.Expr, releases: int) -> tuple[exp.Expr, tuple[str | None,
 
 
 def _render(tree: exp.Expr) -> str:
+    """Return the text of a tree.
+
+    Claim:   DuckDB reads in the text what the parser saw in the tree.
+    Why:     the library writes most words as they are: a name that is no plain word gets quotes
+             here, and any other word of more than letters (of a type, an argument, a unit) is
+             refused.
+    Assumes: the library escapes what it writes between quotes. (`postprocess` asks DuckDB itself
+             whether the text is one query.)
+    """
+    for node in tree.walk():
+        if isinstance(node, exp.Identifier):
+            if not _WORD.fullmatch(node.name):
+                node.set("quoted", True)  # noqa: FBT003  a property of the node
+        elif not isinstance(node, exp.Literal | exp.RawString | exp.JSONPathPart):
+            for value in node.args.values():
+                if isinstance(value, str) and not _WORDS.fullmatch(value):
+                    raise QueryError(
+                        f"{value!r} can't be the name of a type, unit or argument.",
+                        hint="a plain word without quotes",
+                    )
     try:
         return tree.sql(dialect="duckdb", comments=False)
     except (SqlglotError, ValueError, RecursionError):

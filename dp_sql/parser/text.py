@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -23,6 +24,12 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # its warnings would pr
 
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+_OTHER_STRINGS = {  # N'…', E'…' and the like: they end in another place for one reader than for another
+    TokenType.BIT_STRING, TokenType.BYTE_STRING, TokenType.HEX_STRING, TokenType.NATIONAL_RAW_STRING,
+    TokenType.NATIONAL_STRING, TokenType.RAW_STRING, TokenType.UNICODE_STRING,
+}  # fmt: skip
+_QUOTED = {TokenType.STRING, TokenType.IDENTIFIER, TokenType.HEREDOC_STRING}
+_ODD = re.compile(r"[^\t\n\r -_a-~]")  # a backtick, control characters, all beyond ASCII
 _CHAIN = {TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS}
 
 _STATEMENTS = {
@@ -66,6 +73,8 @@ def parse_text(text: str) -> exp.Query:
         raise QueryError(f"a statement is a text, not {type(text).__name__}.")
     if len(text) > MAX_LENGTH:
         raise QueryError(f"the statement is longer than {MAX_LENGTH:,} characters.")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise QueryError("the statement holds half a character (a lone surrogate).")
     _check_tokens(text)
     try:
         trees = [tree for tree in sqlglot.parse(text, dialect="duckdb") if tree is not None]
@@ -120,6 +129,15 @@ def _check_tokens(text: str) -> None:
                 position=_at(text, previous.start, token.end - previous.start + 1),
             )
         previous = token
+        if kind in _OTHER_STRINGS or (kind not in _QUOTED and _ODD.search(token.text)):
+            raise QueryError(
+                "this can't stand outside quotes."
+                if kind not in _OTHER_STRINGS
+                else "this form of text isn't answered.",
+                hint="texts in '…', names in \"…\"",
+                text=text,
+                position=_at(text, token.start, token.end - token.start + 1),
+            )
         depth += int(kind in _OPENING) - int(kind in _CLOSING)
         chain = chain + 1 if kind in _CHAIN else 0
         if depth > MAX_DEPTH or chain > MAX_DEPTH:

@@ -152,3 +152,11 @@ def test_mutated_statements_are_answered_or_refused_long(
     seen = fuzz(connections, f"fuzz-{part}", 2000)
     print(f"\nfuzz {part}: {dict(seen)}")  # noqa: T201
     assert sum(seen.values()) == 2000
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT '\udcff'", "\ud800", "SELECT COUNT(*) FROM people -- \udfff"]
+)
+def test_half_a_character_is_refused(connections: dict[str, dp_sql.Connection], sql: str) -> None:
+    with pytest.raises(dp_sql.QueryError):
+        connections["people"].sql(sql, epsilon=1)
