@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 
 from dp_sql.errors import EngineError, QueryError
-from dp_sql.plan.release import Residual
+from dp_sql.plan.release import GROUP_NUMBER, Residual
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.sqltype import BIGINT, Kind, SqlType
 
@@ -33,7 +33,6 @@ _CLOSED = (
     "SET lock_configuration = true",
 )
 _CLAMP = "CREATE MACRO clamp(x, lo, hi) AS CASE WHEN x < lo THEN lo WHEN x > hi THEN hi ELSE x END"
-GROUP_NUMBER = "group_number"
 
 
 @dataclass(frozen=True, slots=True)

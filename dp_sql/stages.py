@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dp_sql.errors import InternalError
 from dp_sql.executor.engine import Engine
 from dp_sql.mechanisms.empty import without_empty
 from dp_sql.mechanisms.interval import interval, redraw
@@ -17,7 +18,7 @@ from dp_sql.mechanisms.readout import read
 from dp_sql.mechanisms.release import Released, release
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.plan.facts import Facts
-from dp_sql.plan.release import PlannedRelease, Query
+from dp_sql.plan.release import GROUP_NUMBER, PlannedRelease, Query
 from dp_sql.planner.plan import limits_of, plan_release
 from dp_sql.postprocess import (
     Answer,
@@ -41,11 +42,15 @@ _MOST_REDRAWN = 2_000_000  # rows of redrawn values at once
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One release, ready to run: its plan, what is proved of it, and its noise."""
+    """One release, ready to run: its plan, what is proved of it, its noise, and the SQL to run.
+
+    The SQL is written before anything is paid: what can't be written is refused and free.
+    """
 
     plan: PlannedRelease
     facts: Facts
     measurement: Measurement
+    statements: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,7 @@ def prepare(
     count = len(query.releases)
     for parsed in query.releases:
         if epsilon is None:
-            raise AssertionError("a release needs an epsilon")
+            raise InternalError("a release needs an epsilon")
         part = epsilon / count
         plan = plan_release(parsed, catalog, engine, part)
         facts = derive(plan, catalog.unit, engine)
@@ -88,8 +93,7 @@ def prepare(
             gaussian_allowed=_gaussian_allowed(parsed.tables, catalog),
             min_units=limits_of(parsed, catalog).min_units_per_group,
         )
-        engine.statements(plan)  # what can't be lowered is refused here, before anything is paid
-        steps.append(Step(plan, facts, measurement))
+        steps.append(Step(plan, facts, measurement, engine.statements(plan)))
     tables = {step.plan.release.name: _declared(step.plan) for step in steps}
     columns, types = post.describe(query.residual, tables)
     costs: dict[str, Cost] = {}
@@ -108,7 +112,7 @@ def _gaussian_allowed(tables: tuple[str, ...], catalog: Catalog) -> bool:
 def _declared(plan: PlannedRelease) -> list[tuple[str, SqlType]]:
     keys = [(key.name, key.expression.type) for key in plan.release.keys]
     values = [(a.name, a.type) for a in plan.release.aggregates]
-    return [*keys, *values, ("group_number", BIGINT)]
+    return [*keys, *values, (GROUP_NUMBER, BIGINT)]
 
 
 def run(
@@ -117,7 +121,7 @@ def run(
     """Run the releases of a statement that is paid, and what stands above them."""
     released = []
     for step in prepared.steps:
-        exact, chosen = engine.execute(step.plan)
+        exact, chosen = engine.execute(step.plan, step.statements)
         noisy = release(step.plan, step.measurement, exact, sampler, selection_table=chosen)
         released.append(without_empty(step.plan, noisy))
     tables = {
@@ -205,9 +209,7 @@ def _computed(
         some = groups[start : start + size]
         values = redraw(plan, done, some, _DRAWS, sampler)
         keys = [done.keys[g] for g in some for _ in range(_DRAWS)]
-        numbers = ReleasedColumn(
-            "group_number", BIGINT, np.repeat(np.array(some, np.int64), _DRAWS)
-        )
+        numbers = ReleasedColumn(GROUP_NUMBER, BIGINT, np.repeat(np.array(some, np.int64), _DRAWS))
         columns = (*_keys(plan, keys), *_numbers(plan, values), numbers)
         found = post.spread([i for _, i in computed], plan.release.name, columns, level)
         for group, ends in found.items():

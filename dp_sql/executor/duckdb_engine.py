@@ -151,7 +151,7 @@ class DuckDBEngine:
                 raise EngineError(_FAILED) from None
 
     def statements(self, plan: PlannedRelease) -> tuple[str, ...]:
-        """Return the SQL that `execute` runs."""
+        """Return the SQL that answers a release."""
         if not plan.vectors:
             return ()
         apart = plan.selection_relation is not None
@@ -160,11 +160,13 @@ class DuckDBEngine:
             *((lower_relation.selection_sql(plan),) if apart else ()),
         )
 
-    def execute(self, plan: PlannedRelease) -> tuple[Sealed[ExactTable], Sealed[ExactTable] | None]:
+    def execute(
+        self, plan: PlannedRelease, statements: tuple[str, ...]
+    ) -> tuple[Sealed[ExactTable], Sealed[ExactTable] | None]:
         """Return the exact table, sealed, and that of the key selection where it is apart."""
-        if not plan.vectors:
+        if not statements:
             return Sealed(ExactTable([], [])), None
-        main, *apart = [self._run(sql) for sql in self.statements(plan)]
+        main, *apart = [self._run(sql) for sql in statements]
         columns = sum(len(v.columns) for v in plan.vectors) - len(apart)
         kinds = [key.type for key in plan.keys]
         table = Sealed(_exact(main, kinds, columns))

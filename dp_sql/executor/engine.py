@@ -17,14 +17,19 @@ if TYPE_CHECKING:
 class Engine(PublicFacts, Protocol):
     """Runs planned releases over protected data."""
 
-    def execute(self, plan: PlannedRelease) -> tuple[Sealed[ExactTable], Sealed[ExactTable] | None]:
-        """Return the exact table, sealed, and that of the key selection where it is apart.
+    def statements(self, plan: PlannedRelease) -> tuple[str, ...]:
+        """Return the SQL that answers a release: the sums and, where it is apart, the key selection.
+
+        Raises UnsupportedSQLError for a plan that can't be lowered.
+        """
+
+    def execute(
+        self, plan: PlannedRelease, statements: tuple[str, ...]
+    ) -> tuple[Sealed[ExactTable], Sealed[ExactTable] | None]:
+        """Run a release's statements; return the exact table, sealed, and that of the key selection.
 
         Raises EngineError, whose text doesn't depend on the data.
         """
-
-    def statements(self, plan: PlannedRelease) -> tuple[str, ...]:
-        """Return the SQL that `execute` runs, for EXPLAIN and tests."""
 
     def identity(self, table: str) -> str:
         """Return what the ledger knows a table by: its real path and name, or its declared id."""

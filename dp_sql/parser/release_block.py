@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _COUNTS = (AggregateKind.COUNT_STAR, AggregateKind.COUNT, AggregateKind.COUNT_OWNERS)
 RELEASED = "released"  # the schema of released tables in the residual
-GROUP_NUMBER = "group_number"  # a released table's column that numbers its groups from 0
 
 
 class ReleaseBlock:

@@ -9,10 +9,10 @@ from sqlglot.errors import SqlglotError
 
 from dp_sql.errors import QueryError
 from dp_sql.parser.blocks import Blocks
-from dp_sql.parser.release_block import GROUP_NUMBER, RELEASED
+from dp_sql.parser.release_block import RELEASED
 from dp_sql.parser.scope import Environment, OpenBlock, Statement
 from dp_sql.parser.text import parse_text
-from dp_sql.plan.release import Query, Residual
+from dp_sql.plan.release import GROUP_NUMBER, Query, Residual
 from dp_sql.schema.catalog import Catalog
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

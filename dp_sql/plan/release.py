@@ -11,6 +11,9 @@ from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.relation import Measure, Relation
 from dp_sql.schema.sqltype import SqlType
 
+GROUP_NUMBER = "group_number"
+"""A released table's column that numbers its groups from 0."""
+
 
 class AggregateKind(StrEnum):
     """The aggregates that a release can hold."""
