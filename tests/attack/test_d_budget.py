@@ -227,7 +227,9 @@ def test_d29_no_log_line_and_no_text_of_an_object_holds_a_row(
 
 def test_d29_exact_values_travel_sealed(people: Scene) -> None:
     people.connection.sql(COUNT, epsilon=1)
-    sealed, _ = people.connection._engine.execute(people.ran[-1])
+    sealed, _ = people.connection._engine.execute(
+        people.ran[-1], people.connection._engine.statements(people.ran[-1])
+    )
     assert isinstance(sealed, Sealed)
     assert "3" not in repr(sealed)
     for look in (str, list, len, bool, hash, pickle.dumps, copy.copy, copy.deepcopy, "{}".format):
