@@ -67,7 +67,8 @@ def _totals(relation: Relation) -> str:
     if isinstance(relation, BoundRows):
         sums = [f"coalesce(sum({text}), 0)" for text, _ in _bounded(relation)]
         return f"SELECT {', '.join([*fetched, *sums])} FROM {_pairs(relation.source)}{group}"
-    counted = ", ".join([*keys, *_accumulated(measured)])
+    accumulated = _accumulated(measured) or ["count(*) AS s0_0"]  # keys alone are counted too
+    counted = ", ".join([*keys, *accumulated])
     sums = [part for parts in _components(measured) for part in parts]
     kept = _kept(relation, "s0_0") if keys else ""
     return (

@@ -89,3 +89,21 @@ def test_the_sql_is_written_once_a_statement(
     monkeypatch.setattr(lower_relation, "release_sql", counted)
     people.sql("SELECT COUNT(*) FROM people", epsilon=1)
     assert len(written) == 1
+
+
+@pytest.mark.parametrize("level", ["user", "event"])
+def test_public_and_private_keys_without_an_aggregate(tmp_path: Path, level: str) -> None:
+    rows = [
+        f"{i},{'oslo' if i % 2 else 'rome'},{'long' if i < 90 else 'rare'},1" for i in range(100)
+    ]
+    rows[99] = "99,oslo,alone,1"
+    (tmp_path / "people.csv").write_text("\n".join([ROWS[0], *rows]), encoding="utf-8")
+    text = SCHEMA.replace("level: user", f"level: {level}")
+    text = text if level == "user" else text.replace("    owner: id\n", "")
+    path = tmp_path / "people.yaml"
+    path.write_text(text, encoding="utf-8")
+    with dp_sql.connect(path, ledger=":memory:") as connection:
+        result = connection.sql("SELECT DISTINCT city, street FROM people", epsilon=9, delta=1e-6)
+        cities = ["bonn", "oslo", "rome"]
+        assert sorted(result) == [(c, s) for c in cities for s in ("long", "rare")]
+        assert connection.budget()["people"].statements == 1
