@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
@@ -21,6 +21,7 @@ from dp_sql.explain import explanation
 from dp_sql.mechanisms.sampler import sampler_named
 from dp_sql.parser.statement import parse
 from dp_sql.parser.text import starts_with
+from dp_sql.plan.release import Release
 from dp_sql.postprocess import Answer, PostProcessor
 from dp_sql.privacy.amount import Amount, parse_delta, parse_epsilon, show, show_up
 from dp_sql.privacy.cost import FREE, Cost
@@ -156,10 +157,16 @@ class Connection:
     def _prepare(self, query: str, epsilon: Amount | None, delta: Amount | None) -> stages.Prepared:
         chosen = self._epsilon(epsilon)
         spent = self._delta(delta)
-        plan = parse(query, self._catalog)
+        plan = parse(query, self._catalog, self._describe)
         if plan.releases and chosen is None:
             raise ParameterError("this statement needs an epsilon.", hint="epsilon=0.1")
         return stages.prepare(plan, self._catalog, self._engine, self._post, chosen, spent)
+
+    def _describe(
+        self, sql: str, public_tables: tuple[str, ...], releases: Sequence[Release]
+    ) -> tuple[tuple[str, str], ...]:
+        tables = {release.name: stages.declared(release) for release in releases}
+        return self._post.columns(sql, public_tables, tables)
 
     def _epsilon(self, value: Amount | None) -> Fraction | None:
         defaults = self._catalog.defaults

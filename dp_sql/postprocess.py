@@ -133,6 +133,33 @@ class PostProcessor:
                         names = tuple(str(row[0]) for row in original)
             return names, tuple(str(row[1]) for row in bound)
 
+    def columns(
+        self,
+        sql: str,
+        public_tables: tuple[str, ...],
+        tables: Mapping[str, Sequence[tuple[str, SqlType]]],
+    ) -> tuple[tuple[str, str], ...]:
+        """Return the column names and types of a text above the releases, as `describe` does."""
+        names, types = self.describe(Residual(sql, sql, public_tables), tables)
+        return tuple(zip(names, types, strict=True))
+
+    def texts(
+        self,
+        sql: str,
+        public_tables: tuple[str, ...],
+        tables: Mapping[str, Sequence[ReleasedColumn]],
+        width: int,
+    ) -> list[tuple[str | None, ...]]:
+        """Return the rows of a text above the releases, each of `width` values as text."""
+        names = ", ".join(f"c{i}" for i in range(width))
+        items = ", ".join(f"CAST(c{i} AS VARCHAR)" for i in range(width))
+        with self._failures(), self._released(tables):
+            self._load(public_tables)
+            found: list[tuple[str | None, ...]] = self._connection.execute(
+                f"SELECT {items} FROM ({sql}) AS stage_({names})"
+            ).fetchall()
+        return found
+
     def _is_one_query(self, sql: str) -> bool:
         """Return whether DuckDB, too, reads a text as one query.
 

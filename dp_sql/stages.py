@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp_sql.errors import InternalError
+from dp_sql.errors import InternalError, QueryError
 from dp_sql.executor.engine import Engine
 from dp_sql.mechanisms.empty import without_empty
 from dp_sql.mechanisms.interval import interval, redraw
@@ -18,7 +18,16 @@ from dp_sql.mechanisms.readout import read
 from dp_sql.mechanisms.release import Released, release
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.plan.facts import Facts
-from dp_sql.plan.release import GROUP_NUMBER, PlannedRelease, Query
+from dp_sql.plan.relation import Relation, inputs
+from dp_sql.plan.release import (
+    GROUP_NUMBER,
+    PlannedRelease,
+    Query,
+    Release,
+    Stage,
+    StageTable,
+)
+from dp_sql.plan.rows import StageScan
 from dp_sql.planner.plan import limits_of, plan_release
 from dp_sql.postprocess import (
     Answer,
@@ -55,10 +64,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A statement that could run. costs: by lower-cased table name, whole statement."""
+    """A statement that could run.
+
+    public_stages: those that read public tables alone, read already. costs: by lower-cased table
+    name, whole statement.
+    """
 
     query: Query
     steps: tuple[Step, ...]
+    public_stages: tuple[StageTable, ...]
     columns: tuple[str, ...]
     types: tuple[str, ...]
     costs: Mapping[str, Cost]
@@ -94,14 +108,15 @@ def prepare(
             min_units=limits_of(parsed, catalog).min_units_per_group,
         )
         steps.append(Step(plan, facts, measurement, engine.statements(plan)))
-    tables = {step.plan.release.name: _declared(step.plan) for step in steps}
+    tables = {step.plan.release.name: declared(step.plan.release) for step in steps}
     columns, types = post.describe(query.residual, tables)
     costs: dict[str, Cost] = {}
     for step in steps:
         if step.measurement.cost != FREE:
             for table in step.plan.release.tables:
                 costs[table] = costs.get(table, FREE) + step.measurement.cost
-    return Prepared(query, tuple(steps), columns, types, costs)
+    stages = tuple(_staged(stage, {}, post) for stage in query.stages if not stage.releases)
+    return Prepared(query, tuple(steps), stages, columns, types, costs)
 
 
 def _gaussian_allowed(tables: tuple[str, ...], catalog: Catalog) -> bool:
@@ -109,9 +124,10 @@ def _gaussian_allowed(tables: tuple[str, ...], catalog: Catalog) -> bool:
     return all(b is not None and b.accountant is not AccountantKind.PURE for b in budgets)
 
 
-def _declared(plan: PlannedRelease) -> list[tuple[str, SqlType]]:
-    keys = [(key.name, key.expression.type) for key in plan.release.keys]
-    values = [(a.name, a.type) for a in plan.release.aggregates]
+def declared(release: Release) -> list[tuple[str, SqlType]]:
+    """Return the columns of a release's table."""
+    keys = [(key.name, key.expression.type) for key in release.keys]
+    values = [(a.name, a.type) for a in release.aggregates]
     return [*keys, *values, (GROUP_NUMBER, BIGINT)]
 
 
@@ -119,16 +135,61 @@ def run(
     prepared: Prepared, catalog: Catalog, engine: Engine, post: PostProcessor, sampler: Sampler
 ) -> tuple[Answer, tuple[Released, ...]]:
     """Run the releases of a statement that is paid, and what stands above them."""
-    released = []
-    for step in prepared.steps:
-        exact, chosen = engine.execute(step.plan, step.statements)
+    released: dict[str, Released] = {}
+    tables: dict[str, Sequence[ReleasedColumn]] = {}
+    stages = {table.stage.name: table for table in prepared.public_stages}
+    waiting = list(prepared.steps)
+    while waiting:
+        step = _next(waiting, prepared.query, tables)
+        waiting.remove(step)
+        name = step.plan.release.name
+        for stage in _read_by(step.plan.release, prepared.query):
+            if stage.name not in stages:
+                stages[stage.name] = _staged(stage, tables, post)
+        read = [stages[stage.name] for stage in _read_by(step.plan.release, prepared.query)]
+        exact, chosen = engine.execute(step.plan, step.statements, read)
         noisy = release(step.plan, step.measurement, exact, sampler, selection_table=chosen)
-        released.append(without_empty(step.plan, noisy))
-    tables = {
-        step.plan.release.name: _columns(step.plan, done, catalog)
-        for step, done in zip(prepared.steps, released, strict=True)
-    }
-    return post.run(prepared.query.residual, tables, prepared.columns), tuple(released)
+        released[name] = without_empty(step.plan, noisy)
+        tables[name] = _columns(step.plan, released[name], catalog)
+    answer = post.run(prepared.query.residual, tables, prepared.columns)
+    return answer, tuple(released[step.plan.release.name] for step in prepared.steps)
+
+
+def _read_by(release: Release, query: Query) -> list[Stage]:
+    """Return the stages that a release's private rows read."""
+    names = set(_stage_names(release.source))
+    return [stage for stage in query.stages if stage.name in names]
+
+
+def _stage_names(relation: Relation) -> Iterator[str]:
+    if isinstance(relation, StageScan):
+        yield relation.name
+    for source in inputs(relation):
+        yield from _stage_names(source)
+
+
+def _next(waiting: list[Step], query: Query, done: Mapping[str, object]) -> Step:
+    """Return a release whose stages read nothing that isn't released yet."""
+    for step in waiting:
+        needed = {r for stage in _read_by(step.plan.release, query) for r in stage.releases}
+        if needed <= set(done):
+            return step
+    raise InternalError("stages that wait for each other")
+
+
+def _staged(
+    stage: Stage, tables: Mapping[str, Sequence[ReleasedColumn]], post: PostProcessor
+) -> StageTable:
+    """Return the rows of a stage. Raises QueryError where a single value has several rows."""
+    read = {name: tables[name] for name in stage.releases}
+    rows = post.texts(stage.sql, stage.public_tables, read, len(stage.columns))
+    if stage.single and len(rows) > 1:
+        raise QueryError(
+            "a subquery that is a value gave several rows.", hint="an aggregate, or LIMIT 1"
+        )
+    if stage.single and not rows:
+        rows = [(None,) * len(stage.columns)]
+    return StageTable(stage, tuple(rows))
 
 
 def _columns(

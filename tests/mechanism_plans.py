@@ -15,7 +15,6 @@ from dp_sql.plan.relation import (
     Measure,
     MomentMeasure,
     PresenceMeasure,
-    Scan,
     SumMeasure,
     width,
 )
@@ -32,6 +31,7 @@ from dp_sql.plan.release import (
     SumReadout,
     Vector,
 )
+from dp_sql.plan.rows import Scan
 from dp_sql.privacy.contribution import Box, Change, ContributionSet, Simplex
 from dp_sql.privacy.cost import FREE
 from dp_sql.privacy.sealed import Sealed

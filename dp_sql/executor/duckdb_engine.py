@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from dp_sql.errors import EngineError, SchemaError
-from dp_sql.executor import lower_relation
+from dp_sql.executor import lower_public, lower_relation, lower_rows, staging
 from dp_sql.executor.lower_expression import identifier, text_literal
 from dp_sql.executor.sources import Sources, locate
 from dp_sql.plan.facts import ExactTable
 from dp_sql.plan.public import Image
-from dp_sql.plan.release import PlannedRelease
+from dp_sql.plan.release import PlannedRelease, StageTable
 from dp_sql.privacy.sealed import Sealed
 from dp_sql.schema.catalog import Catalog, TableSpec
 from dp_sql.schema.sqltype import Kind, SqlType
@@ -60,7 +60,7 @@ class DuckDBEngine:
         self._sources: Sources = locate(catalog, data_dir, database)
         self._lock = threading.RLock()
         self._images: dict[Image, tuple[tuple[object, ...], ...] | None] = {}
-        self._unique: dict[tuple[str, tuple[str, ...]], bool] = {}
+        self._frequencies: dict[tuple[str, tuple[str, ...]], int] = {}
         self._spill = tempfile.mkdtemp(prefix="dpsql-")  # mode 0700: what spills is protected
         self._closed = False
         try:
@@ -74,7 +74,8 @@ class DuckDBEngine:
         try:
             for setting in PINNED:
                 connection.execute(setting)
-            connection.execute(f"CREATE SCHEMA {lower_relation.DATA}")
+            for schema in (lower_rows.DATA, lower_rows.STAGE):
+                connection.execute(f"CREATE SCHEMA {schema}")
             if self._sources.database is not None:
                 self._attach(connection, self._sources.database)
             for name, spec in self._catalog.tables.items():
@@ -132,7 +133,7 @@ class DuckDBEngine:
                 f"{text if same else f'TRY_CAST({text} AS {column.type})'} AS {identifier(key)}"
             )
         kind = "TABLE" if csv else "VIEW"
-        target = f"{lower_relation.DATA}.{identifier(name)}"
+        target = f"{lower_rows.DATA}.{identifier(name)}"
         try:
             connection.execute(f"CREATE {kind} {target} AS SELECT {', '.join(items)} FROM {source}")
         except duckdb.Error:
@@ -161,36 +162,57 @@ class DuckDBEngine:
         )
 
     def execute(
-        self, plan: PlannedRelease, statements: tuple[str, ...]
+        self,
+        plan: PlannedRelease,
+        statements: tuple[str, ...],
+        stages: Sequence[StageTable] = (),
     ) -> tuple[Sealed[ExactTable], Sealed[ExactTable] | None]:
         """Return the exact table, sealed, and that of the key selection where it is apart."""
         if not statements:
             return Sealed(ExactTable([], [])), None
-        main, *apart = [self._run(sql) for sql in statements]
+        with self._lock:
+            for table in stages:
+                self._stage(table)
+            main, *apart = [self._run(sql) for sql in statements]
         columns = sum(len(v.columns) for v in plan.vectors) - len(apart)
         kinds = [key.type for key in plan.keys]
         table = Sealed(_exact(main, kinds, columns))
         private = [kinds[i] for i in plan.private]
         return table, Sealed(_exact(apart[0], private, 1)) if apart else None
 
+    def _stage(self, table: StageTable) -> None:
+        if self._closed:
+            raise EngineError("the connection is closed.")
+        target = f"{lower_rows.STAGE}.{identifier(table.stage.name)}"
+        try:
+            staging.load(self._connection, target, table.stage.columns, table.rows)
+        except duckdb.Error:
+            raise EngineError(_FAILED) from None
+
     def image(self, image: Image, limit: int) -> tuple[tuple[object, ...], ...] | None:
         """Return the tuples of a public image, or None where there are more than `limit`."""
         if image not in self._images:
-            rows = self._run(lower_relation.image_sql(image, limit))
+            rows = self._run(lower_public.image_sql(image, limit))
             kinds = [e.type for e in image.expressions]
             self._images[image] = (
                 None if len(rows) > limit else tuple(_key(row, kinds) for row in rows)
             )
         return self._images[image]
 
-    def is_unique(self, table: str, columns: tuple[str, ...]) -> bool:
-        """Return whether no two rows of a public table agree in `columns`, NULLs apart."""
+    def frequency(self, table: str, columns: tuple[str, ...]) -> int | None:
+        """Return how many rows of a public table may agree in `columns`, as `PublicFacts` says."""
+        spec = self._catalog.tables[table]
+        if not spec.public:
+            return None
         key = (table, columns)
-        if key not in self._unique:
-            if not self._catalog.tables[table].public:
-                return False
-            self._unique[key] = self._run(lower_relation.unique_sql(table, columns)) == [(0,)]
-        return self._unique[key]
+        if key not in self._frequencies:
+            [(most,)] = self._run(lower_public.frequency_sql(table, columns))
+            self._frequencies[key] = int(str(most))
+        most = self._frequencies[key]
+        declared = spec.columns[columns[0]].max_frequency if len(columns) == 1 else None
+        if most <= 1:
+            return 1
+        return declared if declared is not None and most <= declared else None
 
     def identity(self, table: str) -> str:
         """Return what the ledger knows a table by."""
@@ -209,7 +231,7 @@ class DuckDBEngine:
         with self._lock:
             try:
                 cursor = self._connection.execute(
-                    f"SELECT * FROM {lower_relation.DATA}.{identifier(table)}"
+                    f"SELECT * FROM {lower_rows.DATA}.{identifier(table)}"
                 )
                 found: Mapping[str, np.ndarray[Any, Any]] = cursor.fetchnumpy()
             except duckdb.Error:

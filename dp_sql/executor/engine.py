@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dp_sql.plan.facts import ExactTable
 from dp_sql.plan.public import PublicFacts
-from dp_sql.plan.release import PlannedRelease
+from dp_sql.plan.release import PlannedRelease, StageTable
 from dp_sql.privacy.sealed import Sealed
 
 if TYPE_CHECKING:
@@ -24,9 +24,14 @@ class Engine(PublicFacts, Protocol):
         """
 
     def execute(
-        self, plan: PlannedRelease, statements: tuple[str, ...]
+        self,
+        plan: PlannedRelease,
+        statements: tuple[str, ...],
+        stages: Sequence[StageTable] = (),
     ) -> tuple[Sealed[ExactTable], Sealed[ExactTable] | None]:
         """Run a release's statements; return the exact table, sealed, and that of the key selection.
+
+        stages: what the release reads of earlier ones.
 
         Raises EngineError, whose text doesn't depend on the data.
         """

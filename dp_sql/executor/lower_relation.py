@@ -2,48 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import date
+from collections.abc import Iterator
 from typing import assert_never
 
 from dp_sql.errors import InternalError, UnsupportedSQLError
-from dp_sql.executor.lower_expression import canonical, identifier, literal, lower
+from dp_sql.executor.lower_expression import canonical, literal, lower
 from dp_sql.executor.lower_measure import grid
+from dp_sql.executor.lower_public import contiguous, fetched
+from dp_sql.executor.lower_rows import name, readable, rows_sql
 from dp_sql.executor.lower_sums import accumulators, components, holds
-from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
-from dp_sql.plan.public import Image, PublicRows, ValueList
+from dp_sql.plan.expression import Column, Expression, Ref, columns_of
 from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
     CountMeasure,
-    Filter,
-    Join,
     KeepKeys,
     Measure,
     MeasureRows,
     MomentMeasure,
     PresenceMeasure,
-    Project,
     Relation,
-    Scan,
     SumMeasure,
     SumPerUnit,
-    output,
 )
 from dp_sql.plan.release import PlannedRelease
-from dp_sql.schema.sqltype import Kind, SqlType
+from dp_sql.plan.rows import Filter
+from dp_sql.schema.sqltype import SqlType
 from dp_sql.sensitivity.ownership import owner_of
 
-DATA = "data"  # the schema in which the engine keeps the declared tables
 _FITS = 2**63 - 1
 _SHORT = 64  # characters of a key's text that may be written twice
 _SAFE = 2**86  # times 2^40 units it still fits a HUGEINT
-
-
-def name(column: Column) -> str:
-    """Return the name of a column in lowered SQL: ours, unique in the statement."""
-    return f"c{column.number}"
 
 
 def release_sql(plan: PlannedRelease) -> str:
@@ -62,30 +51,19 @@ def _totals(relation: Relation) -> str:
     """Return the sums of every vector by the keys, from units or, at event level, from rows."""
     measured = _measured(relation)
     keys = [name(k) for k in measured.keys]
-    fetched = [_fetched(name(k), k.type) for k in measured.keys]
+    shown = [fetched(name(k), k.type) for k in measured.keys]
     group = f" GROUP BY {', '.join(keys)}" if keys else ""
     if isinstance(relation, BoundRows):
         sums = [f"coalesce(sum({text}), 0)" for text, _ in _bounded(relation)]
-        return f"SELECT {', '.join([*fetched, *sums])} FROM {_pairs(relation.source)}{group}"
+        return f"SELECT {', '.join([*shown, *sums])} FROM {_pairs(relation.source)}{group}"
     accumulated = _accumulated(measured) or ["count(*) AS s0_0"]  # keys alone are counted too
     counted = ", ".join([*keys, *accumulated])
     sums = [part for parts in _components(measured) for part in parts]
     kept = _kept(relation, "s0_0") if keys else ""
     return (
-        f"SELECT {', '.join([*fetched, *sums])} FROM "
+        f"SELECT {', '.join([*shown, *sums])} FROM "
         f"(SELECT {counted} FROM ({lower_relation(relation)}) AS rows_{group}) AS sums_{kept}"
     )
-
-
-def _fetched(text: str, kind: SqlType) -> str:
-    """Return a key as it is fetched: dates and timestamps as text.
-
-    Claim:   two keys that differ in the database differ in Python.
-    Why:     the driver turns an infinite date into 9999-12-31 or 0001-01-01, which may be keys too;
-             two groups under one key would each show the same units, and one unit would count twice.
-    Assumes: DuckDB's texts of dates and timestamps differ for different values.
-    """
-    return f"CAST({text} AS VARCHAR)" if kind.kind in (Kind.DATE, Kind.TIMESTAMP) else text
 
 
 def _measured(relation: Relation) -> MeasureRows:
@@ -126,23 +104,6 @@ def _components(measured: MeasureRows) -> list[tuple[str, ...]]:
 def lower_relation(relation: Relation) -> str:
     """Return a SELECT with the relation's columns under their lowered names."""
     match relation:
-        case Scan():
-            return _scan(relation)
-        case Filter():
-            rows = _rows(relation, _floats(relation))
-            items = ", ".join(_as(rows.text(c), c) for c in output(relation))
-            return f"SELECT {items}{rows.clauses()}"
-        case Project(source=source, columns=columns, expressions=expressions):
-            items = ", ".join(
-                f"{lower(e, name)} AS {name(c)}" for c, e in zip(columns, expressions, strict=True)
-            )
-            return f"SELECT {items} FROM ({lower_relation(source)}) AS rows_"
-        case Join(left=left, right=right, kind=kind, condition=condition):
-            on = lower(condition, name)
-            return (
-                f"SELECT * FROM ({lower_relation(left)}) AS left_ {kind.value} JOIN "
-                f"({lower_relation(right)}) AS right_ ON {on}"
-            )
         case MeasureRows() | KeepKeys():
             return _measure(relation)
         case SumPerUnit(source=source, count=count):
@@ -153,66 +114,7 @@ def lower_relation(relation: Relation) -> str:
             kept = ", ".join(_pair_columns(source))
             return f"SELECT {kept} FROM {_pairs(relation)}"
         case _:
-            assert_never(relation)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows that a SELECT reads: its FROM item, its conditions, and the text of a column there."""
-
-    source: str
-    where: tuple[str, ...]
-    text: Callable[[Column], str]
-
-    def clauses(self, *more: str) -> str:
-        """Return FROM and WHERE, with further conditions."""
-        conditions = " AND ".join((*self.where, *more))
-        return f" FROM {self.source}" + (f" WHERE {conditions}" if conditions else "")
-
-
-def _rows(relation: Relation, floats: frozenset[int]) -> _Rows:
-    """Return rows as one SELECT can read them, filters over a scan in its WHERE.
-
-    floats: the float columns that have to be canonical; one that isn't among them may be read as it
-    lies in the table.
-    """
-    match relation:
-        case Scan():
-            if any(c.number in floats and c.type.is_float for c in relation.columns):
-                return _Rows(f"({_scan(relation)}) AS rows_", (), name)
-            names = dict(zip(relation.columns, relation.sources, strict=True))
-            where = () if relation.owner is None else (_owned(relation),)
-            source = f"{DATA}.{identifier(relation.table)} AS scan_"
-            return _Rows(source, where, lambda c: identifier(names[c]))
-        case Filter(source=source, predicate=predicate):
-            rows = _rows(source, floats)
-            return _Rows(rows.source, (*rows.where, lower(predicate, rows.text)), rows.text)
-        case _:
-            return _Rows(f"({lower_relation(relation)}) AS rows_", (), name)
-
-
-def _floats(relation: Relation) -> frozenset[int]:
-    return frozenset(c.number for c in output(relation) if c.type.is_float)
-
-
-def _as(text: str, column: Column) -> str:
-    return text if text == name(column) else f"{text} AS {name(column)}"
-
-
-def _owned(scan: Scan) -> str:
-    """Return the condition that a row has an owner."""
-    owner = next(s for c, s in zip(scan.columns, scan.sources, strict=True) if c == scan.owner)
-    return f"{identifier(owner)} IS NOT NULL"
-
-
-def _scan(scan: Scan) -> str:
-    """Lower a scan: canonical values, rows without an owner dropped."""
-    items = ", ".join(
-        f"{canonical(identifier(s), c.type)} AS {name(c)}"
-        for c, s in zip(scan.columns, scan.sources, strict=True)
-    )
-    where = "" if scan.owner is None else f" WHERE {_owned(scan)}"
-    return f"SELECT {items} FROM {DATA}.{identifier(scan.table)} AS scan_{where}"
+            return rows_sql(relation)
 
 
 def _measure(relation: MeasureRows | KeepKeys) -> str:
@@ -230,7 +132,7 @@ def _measure(relation: MeasureRows | KeepKeys) -> str:
         if m.argument is not None
         and not (isinstance(m, SumMeasure | MomentMeasure) and isinstance(m.argument, Ref))
     ]
-    rows = _rows(source, frozenset(c.number for e in used for c in columns_of(e)))
+    rows = readable(source, frozenset(c.number for e in used for c in columns_of(e)))
     owner = owner_of(source)
     items = [] if owner is None else [f"{rows.text(owner)} AS u"]
     keys = {}
@@ -297,22 +199,6 @@ def _among(text: str, kind: SqlType, listed: list[object]) -> str:
     else:
         inside = f"{text} IN ({', '.join(literal(v, kind) for v in values)})"  # type: ignore[arg-type]
     return f"({inside} OR {missing})" if null else f"({inside})"
-
-
-def contiguous(values: Sequence[object]) -> tuple[object, object] | None:
-    """Return the ends of values that are consecutive integers or dates, three or more; else None."""
-    first = values[0]
-    if len(values) < 3 or isinstance(first, bool):
-        return None
-    if all(type(v) is int for v in values):
-        numbers = [v for v in values if isinstance(v, int)]
-    elif all(type(v) is date for v in values):
-        numbers = [v.toordinal() for v in values if isinstance(v, date)]
-    else:
-        return None
-    if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
-        return values[0], values[-1]
-    return None
 
 
 def _per_unit(source: Relation, count: Column) -> str:
@@ -421,57 +307,4 @@ def _pairs(relation: Relation) -> str:
     return (
         f"(SELECT *, lag(1, {relation.max_groups}) OVER (PARTITION BY u ORDER BY {order}) AS beyond_ "
         f"FROM ({lower_relation(relation.source)}) AS pairs_) AS ranked_ WHERE beyond_ IS NULL"
-    )
-
-
-def image_sql(image: Image, limit: int) -> str:
-    """Return the statement that lists the distinct values of public expressions, limit + 1 at most."""
-    items = ", ".join(
-        f"{_fetched(canonical(lower(e, name), e.type), e.type)} AS e{i}"
-        for i, e in enumerate(image.expressions)
-    )
-    sources = [f"({_source(s)}) AS s{i}" for i, s in enumerate(image.sources)]
-    tables = f" FROM {', '.join(sources)}" if sources else ""
-    listed = f"SELECT DISTINCT {items}{tables} LIMIT {limit + 1}"
-    return f"SELECT * FROM ({listed}) AS listed_ ORDER BY ALL"  # a plan's text is always the same
-
-
-def _source(source: ValueList | PublicRows) -> str:
-    match source:
-        case PublicRows(scan=scan, padded=padded):
-            rows = lower_relation(scan)
-            if padded:
-                nulls = ", ".join(literal(None, c.type) for c in scan.columns)
-                rows += f" UNION ALL SELECT {nulls}"
-            return rows
-        case ValueList(column=column, values=values):
-            known = [v for v in values if v is not None]
-            run = contiguous(known) if known else None
-            if run is None:
-                listed = ", ".join(f"({literal(v, column.type)})" for v in values)  # type: ignore[arg-type]
-                return f"SELECT v AS {name(column)} FROM (VALUES {listed}) AS t(v)"
-            text = _run(column.type, *run)
-            if len(known) < len(values):
-                text += f" UNION ALL SELECT {literal(None, column.type)}"
-            return text.replace("AS v_", f"AS {name(column)}")
-        case _:
-            assert_never(source)
-
-
-def _run(kind: SqlType, low: object, high: object) -> str:
-    if isinstance(low, date) and isinstance(high, date):
-        span = (high - low).days
-        start = Literal(low, SqlType(Kind.DATE))
-        first = literal(start.value, start.type)
-        return f"SELECT {first} + CAST(i AS INTEGER) AS v_ FROM range({span + 1}) AS t(i)"
-    return f"SELECT CAST(i AS {kind}) AS v_ FROM range({low}, {high} + 1) AS t(i)"
-
-
-def unique_sql(table: str, columns: tuple[str, ...]) -> str:
-    """Return the statement that counts the repeated values of public columns, NULLs apart."""
-    names = ", ".join(identifier(c) for c in columns)
-    known = " AND ".join(f"{identifier(c)} IS NOT NULL" for c in columns)
-    return (
-        f"SELECT count(*) FROM (SELECT {names} FROM {DATA}.{identifier(table)} WHERE {known} "
-        f"GROUP BY {names} HAVING count(*) > 1) AS repeated_"
     )

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from dp_sql.parser.aggregates import has_aggregate
-from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.from_clause import FromClause, Item
+from dp_sql.parser.group_keys import Names, names_of
 from dp_sql.parser.names import deny_open, is_plain_table
-from dp_sql.parser.release_block import ReleaseBlock
+from dp_sql.parser.private_block import PrivateBlock
+from dp_sql.parser.release_block import RELEASED
+from dp_sql.parser.render import render
 from dp_sql.parser.scope import (
     Bound,
     Environment,
     Named,
     OpenBlock,
+    OpenName,
     PrivateRows,
     Scope,
     Statement,
 )
-from dp_sql.plan.expression import Column, Expression, Ref
-from dp_sql.plan.relation import Filter, Project, Relation
+from dp_sql.parser.set_operations import set_rows
+from dp_sql.plan.expression import Expression
+from dp_sql.plan.release import Stage
+from dp_sql.plan.rows import Rows, StageScan
 from dp_sql.schema.catalog import ascii_lower
-from dp_sql.sensitivity.ownership import owner_of
+from dp_sql.schema.document import Problem
+from dp_sql.schema.typename import parse_type
 
 _SELECT_PARTS = {
     "expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit",
@@ -35,16 +43,21 @@ class Blocks:
     def __init__(self, statement: Statement) -> None:
         self._statement = statement
 
-    def query(self, node: exp.Expr, env: Environment, *, top: bool = False) -> Bound:
-        """Return what a query is; `top` for the statement's own block."""
+    def query(
+        self, node: exp.Expr, env: Environment, *, top: bool = False, rows: bool = False
+    ) -> Bound:
+        """Return what a query is.
+
+        top: the statement's own block. rows: a plain block over public tables is rows, not open.
+        """
         match node:
             case exp.Subquery():
                 for key, value in node.args.items():
                     if key not in ("this", "alias", "with_") and value not in (None, False, []):
                         raise self._statement.unsupported("this subquery isn't answered.", node)
-                return self.query(node.this, env, top=top)
+                return self.query(node.this, env, top=top, rows=rows)
             case exp.Select():
-                return self._select(node, env, top=top)
+                return self._select(node, env, top=top, rows=rows)
             case exp.SetOperation():
                 return self._set_operation(node, env)
             case _:
@@ -69,8 +82,8 @@ class Blocks:
                         cte.args.get("alias"),
                         hint="recursion over public tables only",
                     )
-                inner = env.with_cte(name, name)
-            bound = self.query(cte.this, inner)
+                inner = env.with_cte(name, OpenName(cte, recursive=True))
+            bound = self.query(cte.this, inner.inside(None))
             columns = [i.name for i in (cte.args["alias"].args.get("columns") or [])]
             if isinstance(bound, PrivateRows):
                 bound = self.rename(bound, columns, cte)
@@ -79,7 +92,7 @@ class Blocks:
                 copy = cte.copy()
                 copy.set("this", bound.tree)
                 kept.append(copy)
-                env = env.with_cte(name, name)
+                env = env.with_cte(name, OpenName(copy, inner is not env))
         return env, kept
 
     def _reads_protected(self, node: exp.Expr, env: Environment) -> bool:
@@ -106,9 +119,9 @@ class Blocks:
             Named(names[i] if i < len(names) else item.name, item.column)
             for i, item in enumerate(rows.columns)
         ]
-        return PrivateRows(rows.relation, tuple(renamed), rows.protected)
+        return replace(rows, columns=tuple(renamed))
 
-    def _select(self, node: exp.Select, env: Environment, *, top: bool) -> Bound:
+    def _select(self, node: exp.Select, env: Environment, *, top: bool, rows: bool) -> Bound:
         for key, value in node.args.items():
             if key not in _SELECT_PARTS and value not in (None, False, []):
                 raise self._statement.unsupported(
@@ -117,121 +130,74 @@ class Blocks:
         env, kept = self._ctes(node, env)
         clause = FromClause(self._statement, self, env)
         items = clause.items(node)
-        if not any(item.rows is not None and item.rows.protected for item in items):
+        protected = any(item.rows is not None and item.rows.protected for item in items)
+        if not protected and not (rows and items and _is_plain(node)):
             return OpenBlock(self._with(self._open(node, items, env), kept))
-        rows, scope = clause.join(items)
-        where = node.args.get("where")
-        aliases = {
-            ascii_lower(item.alias): item.this
-            for item in node.expressions
-            if isinstance(item, exp.Alias)
-        }
-        relation = rows
-        if where is not None:
-            if has_aggregate(where.this):
-                raise self._statement.wrong(
-                    "an aggregate can't stand in WHERE.", where, hint="use HAVING"
-                )
-            relation = Filter(relation, Expressions(scope, aliases).bind_condition(where.this))
-        grouped = node.args.get("group") is not None
-        aggregated = any(
-            has_aggregate(part)
-            for part in (
-                *node.expressions,
-                *(node.args[k] for k in ("having", "qualify", "order") if node.args.get(k)),
-            )
-        )
-        keys_alone = top and node.args.get("distinct") is not None
-        if grouped or aggregated or keys_alone:
-            block = ReleaseBlock(self._statement, scope, relation, aliases, self, env)
-            return OpenBlock(self._with(block.rewrite(node, top=top), kept))
-        if node.args.get("having") is not None:
-            raise self._statement.wrong("HAVING needs an aggregate.", node.args["having"])
-        return self._private(node, scope, relation, aliases)
+        block = PrivateBlock(self._statement, self, env, node, clause.steps(items))
+        bound = block.bound(top=top)
+        return bound if isinstance(bound, PrivateRows) else OpenBlock(self._with(bound.tree, kept))
 
-    def _private(
-        self,
-        node: exp.Select,
-        scope: Scope,
-        relation: Relation,
-        aliases: dict[str, exp.Expr],
+    def rows_of(
+        self, node: exp.Select, env: Environment
+    ) -> tuple[Rows, Scope, tuple[Expression, ...]]:
+        """Return the rows of a block's FROM and WHERE, and the conditions that reach outside."""
+        clause = FromClause(self._statement, self, env)
+        steps, scope = clause.steps(clause.items(node))
+        block = PrivateBlock(self._statement, self, env, node, (steps, scope))
+        return block.relation, scope, block.correlated
+
+    def names_of(self, node: exp.Select, env: Environment) -> Names:
+        """Return the names that a subquery brings along."""
+        return names_of(node, env, self._statement.catalog)
+
+    def stage(
+        self, tree: exp.Expr, node: exp.Expr, env: Environment, *, single: bool = False
     ) -> PrivateRows:
-        for key, what in (
-            ("distinct", "DISTINCT"), ("limit", "LIMIT"), ("offset", "OFFSET"), ("qualify", "QUALIFY"),
-        ):  # fmt: skip
-            if node.args.get(key) is not None:
-                raise self._statement.unsupported(
-                    f"{what} on protected rows isn't answered: which rows stay would depend on "
-                    "the rows of everybody.",
-                    node.args[key],
-                    hint=f"aggregate first and use {what} on the result",
-                )
-        binder = Expressions(scope, aliases)
-        order = node.args.get("order")
-        for item in order.expressions if order is not None else ():
-            if not isinstance(item.this, exp.Literal):
-                binder.bind(
-                    item.this
-                )  # without LIMIT an order changes nothing; its names must exist
-        visible: list[Named] = []
-        columns: dict[int, Column] = {}
-        expressions: dict[int, Expression] = {}
-        for item in node.expressions:
-            for name, bound in self._items(item, scope, binder):
-                column = (
-                    bound.column
-                    if isinstance(bound, Ref)
-                    else self._statement.column(name, bound.type)
-                )
-                visible.append(Named(name, column))
-                columns[column.number] = column
-                expressions[column.number] = bound
-        owner = owner_of(relation)
-        if owner is not None and owner.number not in columns:
-            columns[owner.number] = owner
-            expressions[owner.number] = Ref(owner)
-        return PrivateRows(
-            Project(relation, tuple(columns.values()), tuple(expressions.values())), tuple(visible)
-        )
+        """Return the results of an open query as rows that a private block can read.
 
-    def _items(
-        self, item: exp.Expr, scope: Scope, binder: Expressions
-    ) -> list[tuple[str, Expression]]:
-        """Return the (name, expression) pairs that one item of a select list stands for."""
-        if isinstance(item, exp.Star) or (
-            isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
-        ):
-            star = item if isinstance(item, exp.Star) else item.this
-            if any(value for key, value in star.args.items() if key != "this"):
-                raise self._statement.unsupported(
-                    "* with EXCLUDE, REPLACE or RENAME isn't answered over protected rows.",
-                    item,
-                    hint="name the columns",
-                )
-            named = scope.named()
-            if isinstance(item, exp.Column):
-                wanted = [
-                    s for s in scope.sources if ascii_lower(s.alias) == ascii_lower(item.table)
-                ]
-                if not wanted:
-                    raise self._statement.wrong(f"no table is called {item.table!r} here.", item)
-                named = wanted[0].columns
-            return [(n.name, Ref(n.column)) for n in named]
-        if isinstance(item, exp.Alias):
-            return [(item.alias, binder.bind(item.this))]
-        bound = binder.bind(item)
-        name = item.name if isinstance(item, exp.Column) else item.sql(dialect="duckdb")
-        return [(name, bound)]
+        Raises QueryError for columns of a type that expressions don't have.
+        """
+        statement = self._statement
+        if statement.describe is None:
+            raise statement.unsupported("results of releases can't be read here.", node)
+        query = tree.copy()
+        known = env.open_names()
+        if known:
+            recursive = any(name.recursive for name in known)
+            query = exp.Select(expressions=[exp.Star()], from_=exp.From(
+                this=exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("stage_")))
+            ))  # fmt: skip
+            ctes = [name.cte.copy() for name in known]
+            query.set("with_", exp.With(expressions=ctes, recursive=recursive))
+        sql = render(query)
+        tables = tuple(sorted(statement.public_tables))
+        columns = []
+        for name, text in statement.describe(sql, tables, statement.releases):
+            try:
+                kind = parse_type(text)
+            except Problem:
+                raise statement.unsupported(
+                    f"the column {name!r} of this result is of type {text}, which can't be used "
+                    "over protected rows.",
+                    node,
+                    hint="CAST it to a number, a text or a date",
+                ) from None
+            columns.append(statement.column(name, kind))
+        label = f"s{len(statement.stages)}"
+        read = tuple(sorted({t.name for t in query.find_all(exp.Table) if t.db == RELEASED}))
+        statement.stages.append(Stage(label, sql, tables, tuple(columns), single, read))
+        scan = StageScan(label, tuple(columns), single)
+        return PrivateRows(scan, tuple(Named(c.name, c) for c in columns), protected=False)
 
     def _set_operation(self, node: exp.SetOperation, env: Environment) -> Bound:
         env, kept = self._ctes(node, env)
         sides = [self.query(side, env) for side in (node.left, node.right)]
         if any(isinstance(side, PrivateRows) for side in sides):
-            raise self._statement.unsupported(
-                f"{type(node).__name__.upper()} of protected rows isn't answered.",
-                node,
-                hint="aggregate each part and combine the results",
-            )
+            rows = [
+                side if isinstance(side, PrivateRows) else self.stage(side.tree, node, env)
+                for side in sides
+            ]
+            return set_rows(self._statement, node, rows[0], rows[1])
         copy = node.copy()
         copy.set("with_", None)
         for key, side in zip(("this", "expression"), sides, strict=True):
@@ -299,7 +265,7 @@ class Blocks:
         """Rewrite a table that an open block reads: a public one, an open CTE or a list of constants."""
         if isinstance(node.this, exp.Identifier):
             found = env.ctes.get(ascii_lower(node.name)) if not node.db else None
-            if isinstance(found, str):
+            if isinstance(found, OpenName):
                 return node.copy()
             spec = FromClause(self._statement, self, env).spec(node)
             if spec.public:
@@ -318,6 +284,13 @@ class Blocks:
             )
         deny_open(self._statement, node)
         return type(node)(**{k: self._open_value(v, env) for k, v in node.args.items()})
+
+
+def _is_plain(node: exp.Select) -> bool:
+    """Return whether a block only picks rows: no groups, windows, order or limits."""
+    if any(node.args.get(k) for k in ("group", "having", "qualify", "limit", "offset", "distinct")):
+        return False
+    return not any(has_aggregate(i) or i.find(exp.Window) for i in node.expressions)
 
 
 def _names_table(node: exp.Expr, name: str) -> bool:

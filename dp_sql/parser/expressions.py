@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 
 from sqlglot import exp
@@ -92,16 +92,26 @@ _FLAGS = {"big_int", "safe", "typed", "coerce", "date_part_boundary", "ignore_nu
 _PARTS = {"DAYOFWEEK": "dow", "DAYOFYEAR": "doy"}
 
 
+Hook = Callable[[exp.Expr], Expression | None]
+
+
 class Expressions:
     """Binds the expressions of one private block.
 
-    aliases: what the names of its select list stand for, for expressions that may use them.
+    aliases: what the names of its select list stand for, for expressions that may use them. hooks:
+    each is asked first what a node means; the first answer that isn't None counts.
     """
 
-    def __init__(self, scope: Scope, aliases: Mapping[str, exp.Expr] | None = None) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        aliases: Mapping[str, exp.Expr] | None = None,
+        hooks: tuple[Hook, ...] = (),
+    ) -> None:
         self._scope = scope
         self._statement = scope.statement
         self._aliases = dict(aliases or {})
+        self._hooks = hooks
 
     def bind(self, node: exp.Expr) -> Expression:
         """Return the typed expression, or raise a QueryError with a caret under what is wrong."""
@@ -122,6 +132,10 @@ class Expressions:
         return bound
 
     def _bind(self, node: exp.Expr) -> Expression:
+        for hook in self._hooks:
+            found = hook(node)
+            if found is not None:
+                return found
         kind = type(node)
         if kind in BINARY:
             return self._binary(node)
@@ -193,15 +207,15 @@ class Expressions:
                 return self._anonymous(node)
             case exp.Subquery() | exp.Select() | exp.Exists() | exp.Any() | exp.All():
                 raise self._statement.unsupported(
-                    "a subquery inside an expression over protected rows isn't answered.",
+                    "a subquery can't stand here: in WHERE, a select list or an argument it can.",
                     node,
-                    hint="compute it in a statement of its own and write its value here",
+                    hint="name it with WITH and join it",
                 )
             case exp.Window():
-                raise self._statement.unsupported(
-                    "window functions over protected rows aren't answered.",
+                raise self._statement.wrong(
+                    "a window function can't stand in WHERE, GROUP BY or an aggregate.",
                     node,
-                    hint="use the window above the aggregate, over released values",
+                    hint="compute it in a subquery of FROM",
                 )
             case _:
                 raise self._refuse(node)
@@ -265,7 +279,7 @@ class Expressions:
         name = ascii_lower(node.name)
         if not node.table and name in self._aliases:
             inner = {k: v for k, v in self._aliases.items() if k != name}
-            return Expressions(self._scope, inner).bind(self._aliases[name])
+            return Expressions(self._scope, inner, self._hooks).bind(self._aliases[name])
         raise self._scope.unknown(node)
 
     def _is(self, node: exp.Is) -> Expression:
@@ -282,9 +296,9 @@ class Expressions:
     def _in(self, node: exp.In) -> Expression:
         if node.args.get("query") is not None:
             raise self._statement.unsupported(
-                "IN with a subquery isn't answered over protected rows.",
+                "IN with a subquery can't stand here.",
                 node,
-                hint="list the values: x IN (1, 2, 3)",
+                hint="list the values: x IN (1, 2, 3), or test in WHERE",
             )
         self._only(node, "this", "expressions")
         return self._call("in", node, [node.this, *node.expressions])

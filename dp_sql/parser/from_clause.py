@@ -10,11 +10,15 @@ from sqlglot import exp
 
 from dp_sql.errors import QueryError
 from dp_sql.parser.expressions import Expressions
+from dp_sql.parser.joins import Step, Way, split
+from dp_sql.parser.links import scan_of
 from dp_sql.parser.names import deny_open, is_plain_table
+from dp_sql.parser.renumber import renumbered
 from dp_sql.parser.scope import (
     Environment,
     Named,
     OpenBlock,
+    OpenName,
     PrivateRows,
     Scope,
     Source,
@@ -22,11 +26,8 @@ from dp_sql.parser.scope import (
 )
 from dp_sql.parser.text import nearest
 from dp_sql.plan import functions
-from dp_sql.plan.expression import Column, Expression, Literal, Ref
-from dp_sql.plan.relation import Join, JoinKind, Relation, Scan
-from dp_sql.privacy.unit import Level
-from dp_sql.schema import sqltype
-from dp_sql.schema.catalog import OwnerThrough, TableSpec, ascii_lower
+from dp_sql.plan.expression import Column, Expression, Ref
+from dp_sql.schema.catalog import TableSpec, ascii_lower
 
 if TYPE_CHECKING:
     from dp_sql.parser.blocks import Blocks
@@ -93,16 +94,17 @@ class FromClause:
                         hint="filter with WHERE",
                     )
             cte = self._env.ctes.get(ascii_lower(node.name)) if not node.db else None
-            if isinstance(cte, str):
+            if isinstance(cte, OpenName):
                 return Item(node, join, alias, None, node.copy())
             if isinstance(cte, PrivateRows):
-                return Item(node, join, alias, self._blocks.rename(cte, names, node), None)
+                fresh = renumbered(cte, self._statement)
+                return Item(node, join, alias, self._blocks.rename(fresh, names, node), None)
             spec = self.spec(node)
-            rows = self._blocks.rename(self._scan(spec, node), names, node)
+            rows = self._blocks.rename(self._scan(spec), names, node)
             tree = self._blocks.open_table(node, self._env) if spec.public else None
             return Item(node, join, alias, rows, tree)
         if isinstance(node, exp.Subquery):
-            bound = self._blocks.query(node, self._env)
+            bound = self._blocks.query(node, self._env.inside(None))
             if isinstance(bound, OpenBlock):
                 kept = {k: v for k, v in node.args.items() if k == "alias"}
                 return Item(node, join, alias, None, exp.Subquery(this=bound.tree, **kept))
@@ -112,102 +114,77 @@ class FromClause:
             raise self._statement.unsupported("this item of FROM isn't answered.", node)
         return Item(node, join, alias, None, self._blocks.open_expression(node, self._env))
 
-    def _scan(self, spec: TableSpec, node: exp.Expr) -> PrivateRows:
+    def _scan(self, spec: TableSpec) -> PrivateRows:
         """Return the rows of a declared table; every column gets a fresh number."""
-        if isinstance(spec.owner, OwnerThrough):
-            raise self._statement.unsupported(
-                f"{spec.name} is owned through {spec.owner.table}; such tables aren't answered yet.",
-                node,
-                hint=f"query {spec.owner.table}, which holds its owner",
-            )
-        columns = tuple(
-            self._statement.column(c.name, c.type, nullable=c.nullable)
-            for c in spec.columns.values()
+        scan = scan_of(self._statement, spec, tuple(spec.columns))
+        named = tuple(
+            Named(s.name, c) for s, c in zip(spec.columns.values(), scan.columns, strict=True)
         )
-        names = tuple(spec.columns)
-        user = self._statement.catalog.unit.level is Level.USER and not spec.public
-        owner = columns[names.index(ascii_lower(str(spec.owner)))] if user else None
-        scan = Scan(ascii_lower(spec.name), spec.public, columns, names, owner)
-        named = tuple(Named(s.name, c) for s, c in zip(spec.columns.values(), columns, strict=True))
         return PrivateRows(scan, named, not spec.public)
 
-    def join(self, items: Sequence[Item]) -> tuple[Relation, Scope]:
-        """Return the joined rows of a block that reads protected rows, and what it can name."""
-        first, *rest = items
-        rows = self._rows(first)
-        relation, protected = rows.relation, rows.protected
-        sources = [Source(first.alias, rows.columns)]
+    def steps(self, items: Sequence[Item]) -> tuple[list[Step], Scope]:
+        """Return how the items of a private block are joined, and what the block can name."""
+        outer = self._env.outer
+        sources: list[Source] = []
         merged: dict[str, Column] = {}
-        for item in rest:
-            assert item.join is not None  # noqa: S101  only the first item has no join
+        steps: list[Step] = []
+        for item in items:
             rows = self._rows(item)
             if any(ascii_lower(s.alias) == ascii_lower(item.alias) for s in sources):
                 raise self._statement.wrong(
                     f"two tables are called {item.alias!r}.", item.node, hint="give one an alias"
                 )
-            if protected and rows.protected:
-                raise self._statement.unsupported(
-                    "joins between protected tables aren't answered.",
-                    item.node,
-                    hint="query each table in a statement of its own",
-                )
+            if item.join is None:
+                sources.append(Source(item.alias, rows.columns))
+                steps.append(Step(rows, Way.INNER, (), item.node, item.alias))
+                continue
             left = Scope(self._statement, tuple(sources), merged)
-            sources.append(Source(item.alias, rows.columns))
-            shared = self._shared(item, left, rows)
             right = Scope(self._statement, (Source(item.alias, rows.columns),))
-            condition = self._condition(item, left, right, shared, sources, merged)
-            kind = self._kind(item, left_protected=protected, right_protected=rows.protected)
-            for name in shared:
-                column = left.find(exp.column(name, quoted=True))
-                other = right.find(exp.column(name, quoted=True))
-                kept = other if kind is None else column  # kind None: the right side is preserved
-                if kept is not None:
-                    merged[name] = kept
-            if kind is None:
-                relation = Join(rows.relation, relation, JoinKind.LEFT, condition)
-            else:
-                relation = Join(relation, rows.relation, kind, condition)
-            protected = protected or rows.protected
-        return relation, Scope(self._statement, tuple(sources), merged)
+            way = self._way(item, item.join)
+            shared = self._shared(item, item.join, left, rows)
+            sources.append(Source(item.alias, rows.columns))
+            scope = Scope(self._statement, tuple(sources), merged, outer)
+            condition = self._condition(item, item.join, left, right, shared, scope)
+            kept = self._merge(way, left, right, shared, merged)
+            steps.append(Step(rows, way, tuple(condition), item.node, item.alias, kept))
+            if way in (Way.SEMI, Way.ANTI):
+                sources.pop()
+        return steps, Scope(self._statement, tuple(sources), merged, outer)
 
     def _rows(self, item: Item) -> PrivateRows:
-        if item.rows is None:
-            raise self._statement.unsupported(
-                "a released result or a computed public table can't be joined with protected rows.",
-                item.node,
-                hint="join it with the aggregated result instead",
-            )
-        return item.rows
+        if item.rows is not None:
+            return item.rows
+        if item.tree is None:
+            raise self._statement.unsupported("this item of FROM isn't answered.", item.node)
+        names = [i.name for i in _alias_columns(item.node)]
+        rows = self._blocks.stage(_as_query(item.tree), item.node, self._env)
+        return self._blocks.rename(rows, names, item.node)
 
-    def _kind(self, item: Item, *, left_protected: bool, right_protected: bool) -> JoinKind | None:
-        """Return the kind of a join, None for one that preserves the right side's rows."""
-        join = item.join
-        assert join is not None  # noqa: S101
+    def _way(self, item: Item, join: exp.Join) -> Way:
         side, kind = str(join.side or "").upper(), str(join.kind or "").upper()
         method = str(join.method or "").upper()
-        if kind not in ("", "INNER", "CROSS", "OUTER") or method not in ("", "NATURAL"):
+        known = {
+            ("", ""): Way.INNER, ("", "INNER"): Way.INNER, ("", "CROSS"): Way.INNER,
+            ("LEFT", ""): Way.LEFT, ("LEFT", "OUTER"): Way.LEFT, ("RIGHT", ""): Way.RIGHT,
+            ("RIGHT", "OUTER"): Way.RIGHT, ("FULL", ""): Way.FULL, ("FULL", "OUTER"): Way.FULL,
+            ("", "SEMI"): Way.SEMI, ("", "ANTI"): Way.ANTI,
+        }  # fmt: skip
+        found = known.get((side, kind))
+        if method == "ASOF" and found in (Way.INNER, Way.LEFT):
+            return Way.ASOF if found is Way.INNER else Way.ASOF_LEFT
+        if found is None or method not in ("", "NATURAL"):
+            words = " ".join(w for w in (method, side, kind) if w)
             raise self._statement.unsupported(
-                f"{(method or kind)} JOIN isn't answered.", item.node, hint="an inner join"
+                f"{words} JOIN isn't answered.", item.node, hint="an inner join"
             )
-        if side == "":
-            return JoinKind.INNER
-        if side == "LEFT" and not right_protected:
-            return JoinKind.LEFT
-        if side == "RIGHT" and not left_protected:
-            return None
-        raise self._statement.unsupported(
-            f"this {side} JOIN keeps rows that belong to nobody.",
-            item.node,
-            hint="an inner join, or put the protected table on the side that is kept",
-        )
+        return found
 
-    def _shared(self, item: Item, left: Scope, rows: PrivateRows) -> list[str]:
+    def _shared(self, item: Item, join: exp.Join, left: Scope, rows: PrivateRows) -> list[str]:
         """Return the lower-cased names on which USING or NATURAL joins."""
-        assert item.join is not None  # noqa: S101
-        using = item.join.args.get("using") or []
+        using = join.args.get("using") or []
         if using:
             return [ascii_lower(i.name) for i in using]
-        if str(item.join.method or "").upper() != "NATURAL":
+        if str(join.method or "").upper() != "NATURAL":
             return []
         before = {ascii_lower(n.name) for n in left.named()}
         common = [ascii_lower(n.name) for n in rows.columns if ascii_lower(n.name) in before]
@@ -218,29 +195,40 @@ class FromClause:
     def _condition(
         self,
         item: Item,
+        join: exp.Join,
         left: Scope,
         right: Scope,
         shared: list[str],
-        sources: list[Source],
-        merged: dict[str, Column],
-    ) -> Expression:
-        assert item.join is not None  # noqa: S101
+        scope: Scope,
+    ) -> list[Expression]:
         if shared:
             parts = []
             for name in shared:
-                node = exp.column(name, quoted=True)
-                a, b = left.find(node), right.find(node)
+                a, b = left.find(_named(name)), right.find(_named(name))
                 if a is None or b is None:
                     raise self._statement.wrong(
                         f"USING needs a column {name!r} on both sides.", item.node
                     )
                 parts.append(self._equal(Ref(a), Ref(b), item.node))
-            return conjunction(parts)
-        on = item.join.args.get("on")
+            return parts
+        on = join.args.get("on")
         if on is None:
-            return Literal(value=True, type=sqltype.BOOLEAN)
-        scope = Scope(self._statement, tuple(sources), merged)
-        return Expressions(scope).bind_condition(on)
+            return []
+        return split([Expressions(scope).bind_condition(on)])
+
+    def _merge(
+        self, way: Way, left: Scope, right: Scope, shared: list[str], merged: dict[str, Column]
+    ) -> tuple[tuple[Column, Column, Column], ...]:
+        """Note which column a shared name means from here on; return what a full join has to make."""
+        made = []
+        for name in shared:
+            a, b = left.find(_named(name)), right.find(_named(name))
+            assert a is not None and b is not None  # noqa: S101, PT018  the condition found them
+            merged[name] = b if way is Way.RIGHT else a
+            if way is Way.FULL:
+                merged[name] = self._statement.column(a.name, a.type)
+                made.append((merged[name], a, b))
+        return tuple(made)
 
     def _equal(self, a: Expression, b: Expression, node: exp.Expr) -> Expression:
         try:
@@ -250,12 +238,16 @@ class FromClause:
             raise error from None
 
 
-def conjunction(parts: Sequence[Expression]) -> Expression:
-    """Return the AND of one or more conditions."""
-    result = parts[0]
-    for part in parts[1:]:
-        result = functions.call("and", (result, part))
-    return result
+def _named(name: str) -> exp.Column:
+    return exp.column(name, quoted=True)
+
+
+def _as_query(tree: exp.Expr) -> exp.Expr:
+    """Return what an item of FROM over open data gives, as a query."""
+    if isinstance(tree, exp.Subquery):
+        inner: exp.Expr = tree.this
+        return inner
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=tree))
 
 
 def _alias_columns(node: exp.Expr) -> list[exp.Identifier]:

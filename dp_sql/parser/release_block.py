@@ -10,13 +10,17 @@ from sqlglot import exp
 from dp_sql.errors import QueryError
 from dp_sql.parser import aggregates
 from dp_sql.parser.expressions import Expressions
+from dp_sql.parser.group_keys import key_nodes
 from dp_sql.parser.names import deny_open
 from dp_sql.parser.scope import Environment, Scope, Statement
+from dp_sql.parser.subqueries import Subqueries
 from dp_sql.parser.text import position_of
 from dp_sql.plan import functions
-from dp_sql.plan.expression import Expression, Literal, Ref
-from dp_sql.plan.relation import Relation, Scan, inputs
+from dp_sql.plan.expression import Expression, Literal, Ref, columns_of
+from dp_sql.plan.nulls import null_on
+from dp_sql.plan.relation import Relation, inputs
 from dp_sql.plan.release import Aggregate, AggregateKind, Key, Release
+from dp_sql.plan.rows import Rows, Scan
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
 from dp_sql.schema.sqltype import Kind, SqlType
@@ -36,17 +40,20 @@ class ReleaseBlock:
         self,
         statement: Statement,
         scope: Scope,
-        source: Relation,
+        source: Rows,
         aliases: Mapping[str, exp.Expr],
         blocks: Blocks,
         env: Environment,
+        padded: frozenset[int] = frozenset(),
     ) -> None:
         self._statement = statement
         self._source = source
         self._aliases = aliases
         self._blocks = blocks
         self._env = env
-        self._binder = Expressions(scope, aliases)
+        self._padded = padded
+        self._subqueries = Subqueries(statement, blocks, env, scope)
+        self._binder = Expressions(scope, aliases, (self._subqueries.meaning,))
         self._plain = Expressions(scope)
         self._scope = scope
         self._owners = owners_of(source)
@@ -73,6 +80,7 @@ class ReleaseBlock:
             value = node.args.get(key)
             if value is not None and value != []:
                 args[key] = self._value(value)
+        self._source = self._subqueries.applied(self._source)
         self._statement.releases[position] = Release(
             self._name,
             self._source,
@@ -83,31 +91,17 @@ class ReleaseBlock:
         return exp.Select(**args)
 
     def _bind_keys(self, node: exp.Select, *, top: bool) -> None:
-        group = node.args.get("group")
-        if group is not None:
-            for key, value in group.args.items():
-                if key not in ("expressions", "all") and value not in (None, False, []):
-                    raise self._statement.unsupported(
-                        f"GROUP BY {key.upper()} isn't answered.", group
-                    )
-        if group is not None and group.args.get("all"):
-            nodes = [
-                i.this if isinstance(i, exp.Alias) else i
-                for i in node.expressions
-                if not aggregates.has_aggregate(i)
-            ]
-        elif group is not None:
-            nodes = [self._group_item(item, node) for item in group.expressions]
-        elif (
+        nodes = key_nodes(self._statement, node)
+        distinct = node.args.get("distinct")
+        if (
             top
-            and node.args.get("distinct") is not None
+            and node.args.get("group") is None
+            and distinct is not None
             and not any(aggregates.has_aggregate(i) for i in node.expressions)
         ):
-            if node.args["distinct"].args.get("on") is not None:
+            if distinct.args.get("on") is not None:
                 raise self._statement.unsupported("DISTINCT ON isn't answered.", node)
-            nodes = [i.this if isinstance(i, exp.Alias) else i for i in node.expressions]
-        else:
-            nodes = []
+            nodes = [i.unalias() for i in node.expressions]
         for item in nodes:
             if isinstance(item, exp.Star) or aggregates.has_aggregate(item):
                 raise self._statement.wrong("this can't be a GROUP BY key.", item)
@@ -116,28 +110,15 @@ class ReleaseBlock:
             if all(key.expression != bound for key in self._keys):
                 self._keys.append(Key(f"k{len(self._keys)}", bound))
 
-    def _group_item(self, item: exp.Expr, node: exp.Select) -> exp.Expr:
-        """Return what an item of GROUP BY means: a position, an alias or an expression."""
-        inner = item.unnest() if isinstance(item, exp.Paren) else item
-        if isinstance(inner, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):
-            raise self._statement.unsupported(
-                "ROLLUP, CUBE and GROUPING SETS aren't answered.",
-                inner,
-                hint="one statement for each set of keys",
-            )
-        if isinstance(inner, exp.Literal) and not inner.is_string:
-            index = int(inner.name) if inner.is_int else 0
-            if not 1 <= index <= len(node.expressions):
-                raise self._statement.wrong(
-                    f"GROUP BY {inner.name}: there are {len(node.expressions)} columns.", inner
-                )
-            chosen: exp.Expr = node.expressions[index - 1]
-            return chosen.this if isinstance(chosen, exp.Alias) else chosen
-        return item
-
     def _check_key(self, bound: Expression, node: exp.Expr) -> None:
         if bound.type.kind in (Kind.INTERVAL, Kind.NULL):
             raise self._statement.unsupported(f"a key of type {bound.type} isn't answered.", node)
+        if any(c.number in self._padded for c in columns_of(bound)):
+            raise self._statement.not_private(
+                "this key is NULL for rows of the public table that match nobody.",
+                node,
+                hint="group by the public table's columns, or use an inner join",
+            )
         if isinstance(bound, Ref) and bound.column.number in self._owners:
             raise self._statement.not_private(
                 "a group for each person would show everybody's data.",
@@ -227,6 +208,12 @@ class ReleaseBlock:
             if aggregates.has_aggregate(call.argument):
                 raise self._statement.wrong("an aggregate can't stand in an aggregate.", call.node)
             argument = self._binder.bind(call.argument)
+        if self._padded and (argument is None or not null_on(argument, self._padded)):
+            raise self._statement.not_private(
+                f"this {call.name} would count rows of the public table that match nobody.",
+                call.node,
+                hint=f"COUNT({self._counted()}), or an inner join",
+            )
         if call.distinct:
             owned = isinstance(argument, Ref) and argument.column.number in self._owners
             if kind is not AggregateKind.COUNT or not owned:
@@ -272,6 +259,11 @@ class ReleaseBlock:
         place = None if found is None else (self._statement.text, found)
         self._aggregates.append(Aggregate(name, kind, argument, result, place))
         return name
+
+    def _counted(self) -> str:
+        columns = (n for s in self._scope.sources for n in s.columns)
+        named = (n.name for n in columns if n.column.number in self._padded)
+        return next(named, "a column of the protected table")
 
     def _owner_hint(self) -> str:
         owner = owner_of(self._source)

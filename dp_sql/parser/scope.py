@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from dp_sql.errors import NotPrivateError, QueryError, UnsupportedSQLError
 from dp_sql.parser.text import nearest, position_of
-from dp_sql.plan.expression import Column
-from dp_sql.plan.relation import Relation
-from dp_sql.plan.release import Release
+from dp_sql.plan.expression import Column, Expression
+from dp_sql.plan.release import Release, Stage
+from dp_sql.plan.rows import Rows
 from dp_sql.schema.catalog import Catalog, ascii_lower
 from dp_sql.schema.sqltype import SqlType
 
@@ -26,11 +26,18 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class PrivateRows:
-    """A block of private rows: a relation and the names under which its columns are visible."""
+    """A block of private rows: a relation and the names under which its columns are visible.
 
-    relation: Relation
+    protected: False for rows of public tables and earlier stages, read by a private block.
+    correlated: conditions on the block that read columns of the block around it as well.
+    personal: why each row is one person's, for the message where such rows would be returned.
+    """
+
+    relation: Rows
     columns: tuple[Named, ...]
-    protected: bool = True  # False: rows of a public table, read by a private block
+    protected: bool = True
+    correlated: tuple[Expression, ...] = ()
+    personal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,17 @@ class OpenBlock:
     tree: exp.Expr
 
 
+@dataclass(frozen=True, slots=True)
+class OpenName:
+    """A CTE over released results and public data, which the residual's WITH defines under its name."""
+
+    cte: exp.CTE
+    recursive: bool
+
+
 Bound = PrivateRows | OpenBlock
+Describe = Callable[[str, tuple[str, ...], Sequence[Release]], tuple[tuple[str, str], ...]]
+"""From a text above releases, the public tables and releases that it reads, to (name, type) pairs."""
 
 
 @dataclass(slots=True)
@@ -49,7 +66,9 @@ class Statement:
 
     text: str
     catalog: Catalog
+    describe: Describe | None = None
     releases: list[Release] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
     public_tables: set[str] = field(default_factory=set)
     _numbers: int = 0
 
@@ -81,13 +100,22 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The CTEs that a block can name, by lower-cased name; an open CTE is known by its tree."""
+    """What a block can name from outside: CTEs by lower-cased name, and the block around it."""
 
-    ctes: Mapping[str, Bound | str]  # a str: an open CTE that the residual's WITH defines
+    ctes: Mapping[str, Bound | OpenName]
+    outer: Scope | None = None
 
-    def with_cte(self, name: str, bound: Bound | str) -> Environment:
+    def with_cte(self, name: str, bound: Bound | OpenName) -> Environment:
         """Return the environment in which `name` is that CTE, whatever it was before."""
-        return Environment({**self.ctes, ascii_lower(name): bound})
+        return Environment({**self.ctes, ascii_lower(name): bound}, self.outer)
+
+    def inside(self, outer: Scope | None) -> Environment:
+        """Return the environment of a subquery that may name the columns of `outer`."""
+        return Environment(self.ctes, outer)
+
+    def open_names(self) -> list[OpenName]:
+        """Return the open CTEs, in the order of their definition."""
+        return [bound for bound in self.ctes.values() if isinstance(bound, OpenName)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +130,14 @@ class Source:
 class Scope:
     """The columns that an expression of a private block can name.
 
-    merged: columns that USING or NATURAL made one, by lower-cased name.
+    merged: columns that USING or NATURAL made one, by lower-cased name. outer: what the block around
+    a subquery can name.
     """
 
     statement: Statement
     sources: tuple[Source, ...]
     merged: Mapping[str, Column] = field(default_factory=dict)
+    outer: Scope | None = None
 
     def find(self, node: exp.Column) -> Column | None:
         """Return the column that `node` names, or None when no source has it.
@@ -117,6 +147,8 @@ class Scope:
         name, qualifier = ascii_lower(node.name), ascii_lower(node.table)
         if qualifier:
             sources = [s for s in self.sources if ascii_lower(s.alias) == qualifier]
+            if not sources and self.outer is not None:
+                return self.outer.find(node)
             if not sources:
                 close = nearest(qualifier, [s.alias for s in self.sources])
                 raise self.statement.wrong(
@@ -140,7 +172,16 @@ class Scope:
                 node,
                 hint=f"one of {options}",
             )
+        if not found and self.outer is not None:
+            return self.outer.find(node)
         return found[0].column if found else None
+
+    def finds(self, node: exp.Column) -> bool:
+        """Return whether some source has what `node` names."""
+        try:
+            return self.find(node) is not None
+        except QueryError:
+            return False
 
     def unknown(self, node: exp.Column) -> QueryError:
         """Return the error for a column that no source has, with the nearest name that one has."""

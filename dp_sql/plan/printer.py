@@ -9,19 +9,28 @@ from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
     CountMeasure,
-    Filter,
-    Join,
     KeepKeys,
     Measure,
     MeasureRows,
     MomentMeasure,
     PresenceMeasure,
-    Project,
     Relation,
-    Scan,
     SumMeasure,
     SumPerUnit,
     inputs,
+)
+from dp_sql.plan.rows import (
+    Filter,
+    GroupRows,
+    Join,
+    Mark,
+    Project,
+    RowAggregate,
+    Scan,
+    SetRows,
+    StageScan,
+    WindowFunction,
+    WindowRows,
 )
 
 _INFIX = {"+", "-", "*", "/", "//", "%", "=", "<>", "<", "<=", ">", ">=", "and", "or", "||"}
@@ -70,15 +79,10 @@ def relation_text(relation: Relation, indent: int = 0) -> str:
 
 def _node_text(node: Relation) -> str:
     match node:
-        case Scan(table=table, public=public, owner=owner):
-            whose = (
-                "public"
-                if public
-                else "each row its own"
-                if owner is None
-                else f"owner {owner.name}"
-            )
-            return f"Scan {table}, {whose}"
+        case Scan(table=table):
+            return f"Scan {table}, {_whose(node)}"
+        case StageScan(name=name):
+            return f"Results of the earlier stage {name}"
         case Filter(predicate=predicate):
             return f"Filter {expression_text(predicate)}"
         case Project(columns=columns, expressions=expressions):
@@ -89,6 +93,20 @@ def _node_text(node: Relation) -> str:
             return f"Project {', '.join(items)}"
         case Join(kind=kind, condition=condition):
             return f"{kind.value.capitalize()} join on {expression_text(condition)}"
+        case Mark(condition=condition, operand=operand, value=value):
+            compared = (
+                "has a row"
+                if operand is None or value is None
+                else f"{expression_text(operand)} IN {expression_text(value)}"
+            )
+            return f"Mark {compared} where {expression_text(condition)}"
+        case GroupRows(keys=keys, aggregates=aggregates):
+            listed = "".join(f"; {_aggregate_text(a)}" for a in aggregates)
+            return f"Group one owner's rows by {', '.join(k.name for k in keys)}{listed}"
+        case WindowRows(functions=functions):
+            return f"Windows over one owner's rows: {'; '.join(_window_text(f) for f in functions)}"
+        case SetRows(kind=set_kind):
+            return set_kind.value.capitalize()
         case MeasureRows(keys=keys, key_expressions=expressions, measures=measures):
             grouped = ", ".join(
                 f"{k.name} = {expression_text(e)}" for k, e in zip(keys, expressions, strict=True)
@@ -109,6 +127,33 @@ def _node_text(node: Relation) -> str:
             return f"Bound groups: at most {max_groups} of a unit, by a keyed hash"
         case _:
             assert_never(node)
+
+
+def _whose(scan: Scan) -> str:
+    if scan.public:
+        return "public"
+    if scan.link is not None:
+        pairs = ", ".join(f"{own.name} = {name}" for own, name in scan.link.pairs)
+        return f"owner through {scan.link.table} on {pairs}"
+    return "each row its own" if scan.owner is None else f"owner {scan.owner.name}"
+
+
+def _aggregate_text(aggregate: RowAggregate) -> str:
+    argument = "" if aggregate.argument is None else f" of {expression_text(aggregate.argument)}"
+    place = "" if aggregate.fraction is None else f" at {float(aggregate.fraction):g}"
+    return f"{aggregate.kind.value}{argument}{place}"
+
+
+def _window_text(function: WindowFunction) -> str:
+    arguments = ", ".join(expression_text(a) for a in function.arguments)
+    by = ", ".join(expression_text(e) for e in function.partition)
+    order = ", ".join(
+        expression_text(o.expression) + (" DESC" if o.descending else "") for o in function.order
+    )
+    frame = f" {function.frame}" if function.frame else ""
+    return (
+        f"{function.name}({arguments}) by {by}" + (f" in order of {order}" if order else "") + frame
+    )
 
 
 def measure_text(measure: Measure) -> str:

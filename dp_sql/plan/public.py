@@ -1,4 +1,4 @@
-"""What planning may ask of public data: values of public keys, and whether a public key is unique."""
+"""What planning may ask of public data: values of public keys, and how often one occurs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dp_sql.plan.expression import Column, Expression
-from dp_sql.plan.relation import Scan
+from dp_sql.plan.rows import Scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,5 +39,8 @@ class PublicFacts(Protocol):
     def image(self, image: Image, limit: int) -> tuple[tuple[object, ...], ...] | None:
         """Return the tuples of an image, or None where there are more than `limit`."""
 
-    def is_unique(self, table: str, columns: tuple[str, ...]) -> bool:
-        """Return whether no two rows of a public table agree in `columns` (NULLs apart)."""
+    def frequency(self, table: str, columns: tuple[str, ...]) -> int | None:
+        """Return how many rows of a public table may agree in `columns` (NULLs apart).
+
+        1 where they are unique, the declared `max_frequency` where the table keeps to it, else None.
+        """

@@ -1,67 +1,28 @@
-"""Relations: what a private block reads, and what the planner puts under a release.
+"""What the planner puts between private rows and a release.
 
-From `Scan` up to `Join` a relation holds private rows, each of one owner. `Measure` turns a row into
-small integers on a grid; `SumPerUnit`, `BoundRows` and `BoundGroups` enforce the contribution set.
+`MeasureRows` turns a row into small integers on a grid; `KeepKeys`, `SumPerUnit`, `BoundRows` and
+`BoundGroups` enforce the contribution set.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 from typing import assert_never
 
 from dp_sql.plan.expression import Column, Expression
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """The rows of one declared table that have an owner.
-
-    columns: what is read of it, each with its declared name in `sources`, aligned.
-    owner: the column with the privacy key (one of `columns`); None at event level, where the row is
-        its own unit, and for public tables.
-    """
-
-    table: str  # lower-cased name in the catalog
-    public: bool
-    columns: tuple[Column, ...]
-    sources: tuple[str, ...]  # lower-cased names in the catalog
-    owner: Column | None
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """The rows for which `predicate` is true (not NULL)."""
-
-    source: Relation
-    predicate: Expression
-
-
-@dataclass(frozen=True, slots=True)
-class Project:
-    """One row a row, with new columns. A column that only passes through keeps its number."""
-
-    source: Relation
-    columns: tuple[Column, ...]
-    expressions: tuple[Expression, ...]  # aligned with columns
-
-
-class JoinKind(StrEnum):
-    """How rows without a match are treated."""
-
-    INNER = "INNER"
-    LEFT = "LEFT"
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """Pairs of rows of `left` (private) and `right` for which `condition` is true."""
-
-    left: Relation
-    right: Relation
-    kind: JoinKind
-    condition: Expression
+from dp_sql.plan.rows import (
+    Filter,
+    GroupRows,
+    Join,
+    Mark,
+    Project,
+    Rows,
+    Scan,
+    SetRows,
+    StageScan,
+    WindowRows,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +111,7 @@ class MeasureRows:
     each measure, aligned with `measures`.
     """
 
-    source: Relation
+    source: Rows
     keys: tuple[Column, ...]
     key_expressions: tuple[Expression, ...]
     measures: tuple[Measure, ...]
@@ -201,9 +162,8 @@ class BoundGroups:
     hash_key: int  # 63 random bits, fresh for each release
 
 
-Relation = (
-    Scan | Filter | Project | Join | MeasureRows | KeepKeys | SumPerUnit | BoundRows | BoundGroups
-)
+Bounded = MeasureRows | KeepKeys | SumPerUnit | BoundRows | BoundGroups
+Relation = Rows | Bounded
 
 
 def round_half_even(value: Fraction) -> int:
@@ -214,12 +174,18 @@ def round_half_even(value: Fraction) -> int:
 def output(relation: Relation) -> tuple[Column, ...]:
     """Return the columns of a relation of private rows, in order."""
     match relation:
-        case Scan(columns=columns) | Project(columns=columns):
-            return columns
+        case Scan() | StageScan() | Project() | SetRows():
+            return relation.columns
         case Filter(source=source):
             return output(source)
-        case Join(left=left, right=right):
-            return (*output(left), *output(right))
+        case Join(left=left, right=right, owner=owner):
+            return (*output(left), *output(right), *(() if owner is None else owner[:1]))
+        case Mark(left=left, column=column):
+            return (*output(left), column)
+        case GroupRows(keys=keys, aggregates=aggregates):
+            return (*keys, *(a.column for a in aggregates))
+        case WindowRows(source=source, functions=functions):
+            return (*output(source), *(f.column for f in functions))
         case MeasureRows(keys=keys, vectors=vectors):
             return (*keys, *(column for vector in vectors for column in vector))
         case KeepKeys(source=source) | BoundRows(source=source) | BoundGroups(source=source):
@@ -233,12 +199,14 @@ def output(relation: Relation) -> tuple[Column, ...]:
 def inputs(relation: Relation) -> tuple[Relation, ...]:
     """Return the relations directly below."""
     match relation:
-        case Scan():
+        case Scan() | StageScan():
             return ()
-        case Join(left=left, right=right):
-            return (left, right)
+        case Join() | Mark() | SetRows():
+            return (relation.left, relation.right)
         case (
             Filter()
+            | GroupRows()
+            | WindowRows()
             | Project()
             | MeasureRows()
             | KeepKeys()

@@ -9,6 +9,7 @@ from fractions import Fraction
 from dp_sql.errors import Position
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.relation import Measure, Relation
+from dp_sql.plan.rows import Rows
 from dp_sql.schema.sqltype import SqlType
 
 GROUP_NUMBER = "group_number"
@@ -59,7 +60,7 @@ class Release:
     """One block that mixes units, as the text has it. `name`: its table in the residual."""
 
     name: str
-    source: Relation
+    source: Rows
     keys: tuple[Key, ...]
     aggregates: tuple[Aggregate, ...]
     tables: tuple[str, ...]  # the protected tables that it reads, lower-cased, sorted
@@ -83,11 +84,38 @@ class Residual:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """Rows that a later release reads: computed from earlier releases and public data alone.
+
+    sql: as in Residual. single: it stands for one value: of no row it makes a row of NULL.
+    """
+
+    name: str
+    sql: str
+    public_tables: tuple[str, ...]
+    columns: tuple[Column, ...]
+    single: bool
+    releases: tuple[str, ...]  # the names of those that it reads
+
+
+@dataclass(frozen=True, slots=True)
+class StageTable:
+    """The rows of a stage, as texts; None is NULL."""
+
+    stage: Stage
+    rows: tuple[tuple[str | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
-    """A whole statement: the releases it needs and what is computed from them."""
+    """A whole statement: the releases it needs and what is computed from them.
+
+    stages: what releases read of the results of others.
+    """
 
     releases: tuple[Release, ...]
     residual: Residual
+    stages: tuple[Stage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,10 @@ class KeyPlan:
     private: tuple[int, ...]
 
 
-def plan_keys(release: Release, catalog: Catalog, public: PublicFacts) -> KeyPlan:
+def plan_keys(release: Release, catalog: Catalog, public: PublicFacts, limit: int) -> KeyPlan:
     """Return which keys of a release are public, with all their values.
+
+    limit: how many rows of one owner an aggregate over them may count.
 
     Claim:   the values of a public key come from the schema, the statement and public tables alone.
     Why:     each is enumerated from declared values, bounds, literals and public rows; the protected
@@ -37,7 +39,7 @@ def plan_keys(release: Release, catalog: Catalog, public: PublicFacts) -> KeyPla
 
     Raises UnsupportedSQLError where public keys have more than a million combinations.
     """
-    domains = column_domains(release.source, catalog)
+    domains = column_domains(release.source, catalog, limit)
     expanded = [expand(release.source, key.expression) for key in release.keys]
     parts: dict[int, list[int]] = {}  # component -> positions
     spaces: list[KeySpace] = []

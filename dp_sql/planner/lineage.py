@@ -8,44 +8,80 @@ from fractions import Fraction
 from typing import assert_never
 
 from dp_sql.plan import functions
-from dp_sql.plan.domain import BOOLEANS, Domain
+from dp_sql.plan.domain import BOOLEANS, UNKNOWN, Domain
 from dp_sql.plan.domains import domain_of, narrow
 from dp_sql.plan.expression import Call, Case, Cast, Column, Expression, Literal, Ref
-from dp_sql.plan.relation import Filter, Join, JoinKind, Project, Relation, Scan
+from dp_sql.plan.intervals import hull
+from dp_sql.plan.relation import output
+from dp_sql.plan.row_aggregates import aggregate_domain, window_domain
+from dp_sql.plan.rows import (
+    Filter,
+    GroupRows,
+    Join,
+    JoinKind,
+    Mark,
+    Project,
+    Rows,
+    Scan,
+    SetKind,
+    SetRows,
+    StageScan,
+    WindowRows,
+)
 from dp_sql.schema.catalog import Catalog, ColumnSpec, Scalar
 from dp_sql.schema.sqltype import Kind
 
 _EPOCH = date(1970, 1, 1)
 
 
-def scans(relation: Relation, *, padded: bool = False) -> list[tuple[Scan, bool]]:
-    """Return the scans below, each with whether an outer join may pad its columns with NULL."""
-    match relation:
+def scans(rows: Rows, *, padded: bool = False) -> list[tuple[Scan, bool]]:
+    """Return the scans below whose columns keep their numbers, and whether a join may pad them."""
+    match rows:
         case Scan():
-            return [(relation, padded)]
-        case Filter(source=source) | Project(source=source):
-            return scans(source, padded=padded)
+            return [(rows, padded)]
+        case Filter() | Project() | GroupRows() | WindowRows():
+            return scans(rows.source, padded=padded)
+        case Mark(left=left):
+            return scans(left, padded=padded)
         case Join(left=left, right=right, kind=kind):
-            outer = kind is JoinKind.LEFT
-            return [*scans(left, padded=padded), *scans(right, padded=padded or outer)]
-        case _:
+            full = padded or kind is JoinKind.FULL
+            return [*scans(left, padded=full), *scans(right, padded=padded or kind.pads_right)]
+        case StageScan() | SetRows():
             return []
+        case _:
+            assert_never(rows)
 
 
-def never_null(relation: Relation) -> frozenset[int]:
-    """Return the numbers of the scans' columns that are declared without NULL and never padded."""
-    return frozenset(
+def never_null(rows: Rows) -> frozenset[int]:
+    """Return the numbers of the columns that are never NULL, as far as declarations tell."""
+    scanned = frozenset(
         column.number
-        for scan, padded in scans(relation)
+        for scan, padded in scans(rows)
         if not padded
         for column in scan.columns
         if not column.nullable
     )
+    return scanned | _counts(rows)
 
 
-def expand(relation: Relation, expression: Expression) -> Expression:
+def _counts(rows: Rows) -> frozenset[int]:
+    """Return the columns of groups' counts, which are numbers for every group."""
+    match rows:
+        case GroupRows(aggregates=aggregates):
+            return frozenset(
+                a.column.number for a in aggregates if a.kind.value.startswith("COUNT")
+            )
+        case Filter(source=source) | WindowRows(source=source) | Project(source=source):
+            return _counts(source)
+        case Mark(left=left):
+            return _counts(left)
+        case _:
+            return frozenset()
+
+
+def expand(rows: Rows, expression: Expression) -> Expression:
     """Return `expression` over the columns of scans: computed columns replaced by what they mean."""
-    definitions = _definitions(relation)
+    definitions = _definitions(rows)
 
     def walk(node: Expression) -> Expression:
         match node:
@@ -67,43 +103,86 @@ def expand(relation: Relation, expression: Expression) -> Expression:
     return walk(expression)
 
 
-def _definitions(relation: Relation) -> dict[int, Expression]:
-    match relation:
-        case Scan():
+def _definitions(rows: Rows) -> dict[int, Expression]:
+    match rows:
+        case Scan() | StageScan() | SetRows():
             return {}
-        case Filter(source=source):
+        case Filter(source=source) | WindowRows(source=source):
             return _definitions(source)
+        case Mark(left=left):
+            return _definitions(left)
         case Project(source=source, columns=columns, expressions=expressions):
-            found = _definitions(source)
-            for column, expression in zip(columns, expressions, strict=True):
-                if expression != Ref(column):
-                    found[column.number] = expression
-            return found
+            return _defined(source, columns, expressions)
+        case GroupRows(source=source, keys=columns, key_expressions=expressions):
+            return _defined(source, columns, expressions)
         case Join(left=left, right=right):
             return {**_definitions(left), **_definitions(right)}
         case _:
-            return {}
+            assert_never(rows)
 
 
-def column_domains(relation: Relation, catalog: Catalog) -> dict[int, Domain]:
-    """Return the domains of the relation's columns: declared, derived, narrowed by filters."""
-    match relation:
+def _defined(
+    source: Rows, columns: tuple[Column, ...], expressions: tuple[Expression, ...]
+) -> dict[int, Expression]:
+    found = _definitions(source)
+    for column, expression in zip(columns, expressions, strict=True):
+        if expression != Ref(column):
+            found[column.number] = expression
+    return found
+
+
+def column_domains(rows: Rows, catalog: Catalog, limit: int) -> dict[int, Domain]:
+    """Return the domains of the columns: declared, derived, narrowed by filters and joins.
+
+    limit: how many rows of one owner an aggregate over them may count.
+    """
+    match rows:
         case Scan(table=table, columns=columns, sources=sources):
             spec = catalog.tables[table]
             return {
                 c.number: declared(spec.columns[s]) for c, s in zip(columns, sources, strict=True)
             }
+        case StageScan():
+            return {}
         case Filter(source=source, predicate=predicate):
-            return dict(narrow(column_domains(source, catalog), predicate))
+            return dict(narrow(column_domains(source, catalog, limit), predicate))
         case Project(source=source, columns=columns, expressions=expressions):
-            below = column_domains(source, catalog)
+            below = column_domains(source, catalog, limit)
             return below | {
                 c.number: domain_of(e, below) for c, e in zip(columns, expressions, strict=True)
             }
-        case Join(left=left, right=right):
-            return {**column_domains(left, catalog), **column_domains(right, catalog)}
+        case GroupRows(source=source, keys=keys, key_expressions=expressions):
+            below = column_domains(source, catalog, limit)
+            found = below | {
+                c.number: domain_of(e, below) for c, e in zip(keys, expressions, strict=True)
+            }
+            return found | {
+                a.column.number: aggregate_domain(a, below, limit) for a in rows.aggregates
+            }
+        case WindowRows(source=source, functions=functions):
+            below = column_domains(source, catalog, limit)
+            return below | {f.column.number: window_domain(f, below, limit) for f in functions}
+        case Mark(left=left, column=column):
+            return column_domains(left, catalog, limit) | {column.number: BOOLEANS}
+        case Join(left=left, right=right, kind=kind, condition=condition):
+            both = column_domains(left, catalog, limit) | column_domains(right, catalog, limit)
+            inner = kind in (JoinKind.INNER, JoinKind.ASOF)
+            return dict(narrow(both, condition)) if inner else both
+        case SetRows():
+            return _combined(rows, catalog, limit)
         case _:
-            return {}
+            assert_never(rows)
+
+
+def _combined(rows: SetRows, catalog: Catalog, limit: int) -> dict[int, Domain]:
+    left = column_domains(rows.left, catalog, limit)
+    right = column_domains(rows.right, catalog, limit)
+    union = rows.kind in (SetKind.UNION, SetKind.UNION_ALL)
+    found = {}
+    for column, a, b in zip(rows.columns, output(rows.left), output(rows.right), strict=True):
+        first, second = left.get(a.number, UNKNOWN), right.get(b.number, UNKNOWN)
+        found[column.number] = hull([first, second]) if union else first
+    return found
 
 
 def declared(spec: ColumnSpec) -> Domain:
@@ -165,9 +244,9 @@ def finite_values(spec: ColumnSpec, limit: int) -> tuple[object, ...] | None:
     return (*values, None)
 
 
-def scan_column(relation: Relation, column: Column) -> tuple[Scan, str, bool] | None:
+def scan_column(rows: Rows, column: Column) -> tuple[Scan, str, bool] | None:
     """Return the scan, the declared name and the padding of a scan's column; None for others."""
-    for scan, padded in scans(relation):
+    for scan, padded in scans(rows):
         for own, source in zip(scan.columns, scan.sources, strict=True):
             if own.number == column.number:
                 return scan, source, padded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from dp_sql.plan.domains import domain_of
@@ -27,9 +28,11 @@ from dp_sql.plan.release import PlannedRelease, Release, Vector
 from dp_sql.planner.keys import KeyPlan, key_column, plan_keys
 from dp_sql.planner.lineage import column_domains, never_null
 from dp_sql.planner.measures import FINEST_CELLS, Noise, plan_measures
+from dp_sql.planner.row_grids import with_grids
 from dp_sql.privacy.unit import Level
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import Catalog, Limits
+from dp_sql.sensitivity.multiplicity import rows_per_unit
 
 _FIRST = 1_000_000  # numbers of the planner's own columns; the parser's stay far below
 
@@ -44,6 +47,18 @@ def limits_of(release: Release, catalog: Catalog) -> Limits:
     )
 
 
+def _reached(limits: Limits, rows: int | None) -> Limits:
+    """Return the limits that a unit of at most so many rows can reach."""
+    if rows is None:
+        return limits
+    rows = max(1, rows)
+    return replace(
+        limits,
+        max_groups=min(limits.max_groups, rows),
+        max_rows_per_group=min(limits.max_rows_per_group, rows),
+    )
+
+
 def plan_release(
     release: Release, catalog: Catalog, public: PublicFacts, epsilon: Fraction
 ) -> PlannedRelease:
@@ -51,10 +66,15 @@ def plan_release(
 
     Raises NotPrivateError for an unbounded argument, UnsupportedSQLError for too many groups.
     """
-    limits = limits_of(release, catalog)
+    declared = limits_of(release, catalog)
+    most = declared.max_rows_per_group
+    source = with_grids(release.source, catalog, most)
+    release = replace(release, source=source)
+    keys = plan_keys(release, catalog, public, most)
+    domains = column_domains(source, catalog, most)
+    unit_rows = rows_per_unit(source, catalog.unit.level, public)
+    limits = _reached(declared, unit_rows)
     user = catalog.unit.level is Level.USER
-    keys = plan_keys(release, catalog, public)
-    domains = column_domains(release.source, catalog)
     groups = 1 if not release.keys or not user else limits.max_groups
     rows = limits.max_rows_per_group if user else 1
     presence: Measure = PresenceMeasure(None) if user else CountMeasure(None)
@@ -81,7 +101,7 @@ def plan_release(
     columns = tuple(key_column(release, i, next(numbers)) for i in range(len(release.keys)))
     room = wanted.room
     relation, vectors = _bounded(
-        release, keys, columns, tuple(main), catalog, numbers=numbers, room=room
+        release, keys, columns, tuple(main), catalog, limits, unit_rows, numbers=numbers, room=room
     )
     chosen = None
     if apart:
@@ -93,6 +113,8 @@ def plan_release(
             picked,
             (presence,),
             catalog,
+            limits,
+            unit_rows,
             numbers=numbers,
             room=room,
             positions=keys.private,
@@ -119,13 +141,14 @@ def _bounded(
     columns: tuple[Column, ...],
     measures: tuple[Measure, ...],
     catalog: Catalog,
+    limits: Limits,
+    unit_rows: int | None,
     *,
     numbers: Iterator[int],
     room: int,
     positions: tuple[int, ...] | None = None,
 ) -> tuple[Relation, tuple[Vector, ...]]:
     """Return the relation that enforces the contribution set, and its vectors."""
-    limits = limits_of(release, catalog)
     where = tuple(range(len(columns))) if positions is None else positions
     named = tuple(
         tuple(Column(next(numbers), f"v{i}_{j}", sqltype.BIGINT) for j in range(width(m)))
@@ -144,7 +167,8 @@ def _bounded(
         cells = 1
         for space in keys.public:
             cells *= max(1, len(space.values))
-        if columns and (keys.private or limits.max_groups < cells):
+        few = unit_rows is not None and unit_rows <= limits.max_groups
+        if columns and not few and (keys.private or limits.max_groups < cells):
             relation = BoundGroups(relation, limits.max_groups, secrets.randbits(63))
         relation = BoundRows(relation, limits.max_rows_per_group, bits)
     vectors = tuple(

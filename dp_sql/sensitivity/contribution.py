@@ -17,16 +17,16 @@ from dp_sql.plan.relation import (
     MeasureRows,
     MomentMeasure,
     PresenceMeasure,
-    Project,
     Relation,
-    Scan,
     SumMeasure,
     SumPerUnit,
 )
 from dp_sql.plan.release import PlannedRelease
+from dp_sql.plan.rows import Project, Scan
 from dp_sql.privacy.contribution import Box, Change, ContributionSet, Simplex
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.sensitivity.delta import change, unchanged
+from dp_sql.sensitivity.locality import require_local
 from dp_sql.sensitivity.multiplicity import require_bounded, rows_per_unit
 from dp_sql.sensitivity.ownership import is_protected, owner_of, owners_of
 
@@ -124,6 +124,7 @@ def _bounds(relation: Relation, unit: PrivacyUnit, public: PublicFacts) -> _Boun
         case MeasureRows(source=source, measures=measures):
             if not is_protected(source):
                 raise InternalError("a release of public rows")
+            require_local(source, unit.level)
             rows = rows_per_unit(source, unit.level, public)
             if unit.level is Level.EVENT:
                 count = require_bounded(rows)
@@ -131,14 +132,16 @@ def _bounds(relation: Relation, unit: PrivacyUnit, public: PublicFacts) -> _Boun
                 return _Bounds(measures, count, sets, per_unit=False)
             if not owners_of(source):
                 raise InternalError("private rows without an owner")
-            return _Bounds(measures, None, tuple(None for _ in measures), per_unit=False)
+            return _Bounds(measures, rows, tuple(None for _ in measures), per_unit=False)
         case KeepKeys(source=source):
             return _bounds(source, unit, public)
         case SumPerUnit(source=source):
             below = _bounds(source, unit, public)
             if unit.level is Level.EVENT:
                 raise InternalError("rows have no owner to be summed by")
-            return _Bounds(below.measures, None, tuple(None for _ in below.sets), per_unit=True)
+            return _Bounds(
+                below.measures, below.groups, tuple(None for _ in below.sets), per_unit=True
+            )
         case BoundRows(source=source, max_rows=max_rows, low_bits=low_bits):
             below = _bounds(source, unit, public)
             if not below.per_unit or max_rows < 1 or len(low_bits) != len(below.measures):
@@ -152,7 +155,8 @@ def _bounds(relation: Relation, unit: PrivacyUnit, public: PublicFacts) -> _Boun
             below = _bounds(source, unit, public)
             if not below.per_unit or max_groups < 1:
                 raise InternalError("groups are bounded per unit")
-            return _Bounds(below.measures, max_groups, below.sets, per_unit=True)
+            groups = max_groups if below.groups is None else min(max_groups, below.groups)
+            return _Bounds(below.measures, groups, below.sets, per_unit=True)
         case _:
             raise InternalError("a release needs measured rows")
 

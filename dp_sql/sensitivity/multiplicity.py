@@ -1,84 +1,103 @@
-"""How many rows of a private relation one unit owns, and which operators are unit-local."""
+"""How many rows of a private relation one unit owns at most."""
 
 from __future__ import annotations
 
 from typing import assert_never
 
-from dp_sql.errors import InternalError, NotPrivateError
+from dp_sql.errors import NotPrivateError
 from dp_sql.plan.expression import Call, Expression, Ref, columns_of
 from dp_sql.plan.public import PublicFacts
-from dp_sql.plan.relation import (
-    BoundGroups,
-    BoundRows,
+from dp_sql.plan.relation import output
+from dp_sql.plan.rows import (
     Filter,
+    GroupRows,
     Join,
     JoinKind,
-    KeepKeys,
-    MeasureRows,
+    Mark,
     Project,
-    Relation,
+    Rows,
     Scan,
-    SumPerUnit,
-    output,
+    SetKind,
+    SetRows,
+    StageScan,
+    WindowRows,
 )
 from dp_sql.privacy.unit import Level
-from dp_sql.sensitivity.ownership import is_protected, owners_of
+from dp_sql.sensitivity.ownership import conjuncts, is_protected, link_of, owners_of
 
 
-def rows_per_unit(relation: Relation, level: Level, public: PublicFacts) -> int | None:
+def rows_per_unit(rows: Rows, level: Level, public: PublicFacts) -> int | None:
     """Return how many rows one unit owns at most; None where nothing bounds them.
 
     Claim:   a change of one unit touches at most so many rows, all of them that unit's own.
-    Why:     a scan's row belongs to one unit; filters and projections read one row; a join with
-             public rows gives each row as many partners as its condition allows.
-    Assumes: expressions are deterministic (the function table holds no others).
+    Why:     at event level a scan's row is a unit. Groups by the owner alone are one row an owner.
+             Filters, projections, marks and windows add no row; a join gives a row as many partners
+             as its other side has for it; UNION ALL adds up, every other set operation keeps rows
+             of its left side, or is a union of two.
+    Assumes: the relation is unit-local (`sensitivity.locality`).
     Source:  [McSherry2009]
-
-    Raises InternalError for a relation that is not unit-local: the parser should have refused it.
     """
-    match relation:
-        case Scan(public=is_public, owner=owner):
-            if is_public:
-                return None
-            if level is Level.USER and owner is None:
-                raise InternalError("a protected scan without an owner")
-            return 1 if level is Level.EVENT else None
-        case Filter(source=source):
+    match rows:
+        case Scan(public=is_public):
+            return 1 if level is Level.EVENT and not is_public else None
+        case StageScan():
+            return None
+        case Filter(source=source) | Project(source=source) | WindowRows(source=source):
             return rows_per_unit(source, level, public)
-        case Project(source=source):
-            rows = rows_per_unit(source, level, public)
-            if level is Level.USER and is_protected(source) and not owners_of(relation):
-                raise InternalError("a projection lost the owner")
-            return rows
-        case Join(left=left, right=right, kind=kind, condition=condition):
-            if is_protected(left) and is_protected(right):
-                raise InternalError("a join of two protected relations")
-            if is_protected(right) and kind is JoinKind.LEFT:
-                raise InternalError("an outer join whose rows belong to nobody")
-            protected, other = (right, left) if is_protected(right) else (left, right)
-            rows = rows_per_unit(protected, level, public)
-            if rows is None or not is_protected(protected):
-                return None
-            return rows if _at_most_one(other, condition, public) else None
-        case MeasureRows() | KeepKeys() | SumPerUnit() | BoundRows() | BoundGroups():
-            raise InternalError("a bounded relation below the measure")
+        case Mark(left=left):
+            return rows_per_unit(left, level, public)
+        case GroupRows(source=source, key_expressions=keys):
+            owners = owners_of(source)
+            alone = owners and all(isinstance(k, Ref) and k.column.number in owners for k in keys)
+            return 1 if alone else rows_per_unit(source, level, public)
+        case Join():
+            return _joined(rows, level, public)
+        case SetRows(kind=kind, left=left, right=right):
+            first = rows_per_unit(left, level, public)
+            if kind not in (SetKind.UNION, SetKind.UNION_ALL):
+                return first
+            second = rows_per_unit(right, level, public)
+            return None if first is None or second is None else first + second
         case _:
-            assert_never(relation)
+            assert_never(rows)
 
 
-def _at_most_one(other: Relation, condition: Expression, public: PublicFacts) -> bool:
-    """Return whether a row finds at most one partner in the public relation `other`.
+def _joined(join: Join, level: Level, public: PublicFacts) -> int | None:
+    left, right = join.left, join.right
+    if is_protected(left) and is_protected(right):
+        if link_of(left) is not None or link_of(right) is not None:
+            return None
+        first, second = (rows_per_unit(side, level, public) for side in (left, right))
+        if first is None or second is None:
+            return None
+        return first + second if join.kind is JoinKind.FULL else first * max(1, second)
+    protected, other = (right, left) if is_protected(right) else (left, right)
+    found = rows_per_unit(protected, level, public)
+    if found is None or not is_protected(protected):
+        return None
+    if join.kind in (JoinKind.ASOF, JoinKind.ASOF_LEFT):
+        return found
+    partners = _partners(other, join.condition, public)
+    return None if partners is None else found * partners
 
-    Claim:   top-level equalities fix every column of a verified unique key of a public table.
-    Why:     two partners would agree in the whole key, which the verification excludes; NULL keys
-             equal nothing.
+
+def _partners(other: Rows, condition: Expression, public: PublicFacts) -> int | None:
+    """Return how many rows of the public relation `other` one row finds at most; None unknown.
+
+    Claim:   no row finds more.
+    Why:     a single row is one; top-level equalities that fix every column of a verified unique
+             key leave one partner, those that fix a column of verified frequency f leave f: more
+             would agree in the whole key, which the verification excludes. NULL equals nothing.
     Assumes: the verifying query and the statement see the same public data.
+    Source:  [McSherry2009]
     """
     base = other
     while isinstance(base, Filter):
         base = base.source
+    if isinstance(base, StageScan):
+        return 1 if base.single else None
     if not isinstance(base, Scan):
-        return False
+        return None
     own = {column.number for column in output(base)}
     fixed: dict[int, str] = {}
     names = {c.number: s for c, s in zip(base.columns, base.sources, strict=True)}
@@ -89,18 +108,11 @@ def _at_most_one(other: Relation, condition: Expression, public: PublicFacts) ->
                 if isinstance(side, Ref) and side.column.number in own and not reads & own:
                     fixed[side.column.number] = names[side.column.number]
     if not fixed:
-        return False
+        return None
     columns = tuple(sorted(set(fixed.values())))
-    return any(public.is_unique(base.table, (c,)) for c in columns) or public.is_unique(
-        base.table, columns
-    )
-
-
-def conjuncts(condition: Expression) -> list[Expression]:
-    """Return the parts of a top-level AND."""
-    if isinstance(condition, Call) and condition.function == "and":
-        return [part for arg in condition.args for part in conjuncts(arg)]
-    return [condition]
+    known = [public.frequency(base.table, (c,)) for c in columns]
+    known.append(public.frequency(base.table, columns))
+    return min((f for f in known if f is not None), default=None)
 
 
 def require_bounded(rows: int | None) -> int:
@@ -108,6 +120,6 @@ def require_bounded(rows: int | None) -> int:
     if rows is None:
         raise NotPrivateError(
             "this join can repeat a row any number of times, so one row's effect has no bound.",
-            hint="join public tables on a column that is unique there",
+            hint="join public tables on a column that is unique there, or declare its max_frequency",
         )
     return rows

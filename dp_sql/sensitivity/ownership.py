@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import assert_never
 
-from dp_sql.plan.expression import Column, Ref
+from dp_sql.plan.expression import Call, Cast, Column, Expression, Ref
 from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
-    Filter,
-    Join,
-    JoinKind,
     KeepKeys,
     MeasureRows,
-    Project,
     Relation,
-    Scan,
     SumPerUnit,
     inputs,
     output,
 )
+from dp_sql.plan.rows import (
+    Filter,
+    GroupRows,
+    Join,
+    JoinKind,
+    Link,
+    Mark,
+    Project,
+    Rows,
+    Scan,
+    SetKind,
+    SetRows,
+    StageScan,
+    WindowRows,
+)
+from dp_sql.schema.sqltype import INTEGER_BITS
 
 
 def is_protected(relation: Relation) -> bool:
@@ -33,34 +45,74 @@ def owners_of(relation: Relation) -> frozenset[int]:
     """Return the numbers of the columns that hold the owner of the row and are never NULL.
 
     Claim:   every row belongs to the value of each such column, and to one owner only.
-    Why:     a scan keeps rows whose owner is not NULL; filters and projections work row by row; in
-             a join at most one side is protected, and a padded side never gives an owner.
-    Assumes: joins of two protected relations are refused (`sensitivity.multiplicity` checks it).
+    Why:     a scan keeps rows whose owner is not NULL; filters, projections, marks and windows keep
+             a row's owner; a join of two protected sides is on the owner, so both sides' columns
+             agree, and a padded side never gives one; what a full join pads has the other side's.
+             A group has the owner among its keys. A union takes the owner from the same place.
+    Assumes: `sensitivity.locality` holds for the relation (it refuses every other join, group, …).
     Source:  [Wilson2020]
     """
     match relation:
         case Scan(owner=owner):
             return frozenset() if owner is None else frozenset({owner.number})
-        case Filter(source=source) | KeepKeys(source=source):
+        case StageScan():
+            return frozenset()
+        case Filter(source=source) | WindowRows(source=source):
             return owners_of(source)
+        case Mark(left=left):
+            return owners_of(left)
         case Project(source=source, columns=columns, expressions=expressions):
-            below = owners_of(source)
-            return frozenset(
-                column.number
-                for column, expression in zip(columns, expressions, strict=True)
-                if isinstance(expression, Ref) and expression.column.number in below
-            )
+            return _kept(source, columns, expressions)
+        case GroupRows(source=source, keys=keys, key_expressions=expressions):
+            return _kept(source, keys, expressions)
+        case Join(kind=JoinKind.FULL, owner=owner):
+            return frozenset() if owner is None else frozenset({owner[0].number})
         case Join(left=left, right=right, kind=kind):
             kept = owners_of(left)
-            return kept if kind is JoinKind.LEFT else kept | owners_of(right)
-        case MeasureRows(source=source):
-            return owners_of(source)
-        case SumPerUnit(source=source):
-            return owners_of(source)
-        case BoundRows(source=source) | BoundGroups(source=source):
-            return owners_of(source)
+            return kept if kind.pads_right else kept | owners_of(right)
+        case SetRows():
+            return frozenset(column.number for column, _ in owner_places(relation))
+        case MeasureRows() | SumPerUnit() | KeepKeys() | BoundRows() | BoundGroups():
+            return owners_of(relation.source)
         case _:
             assert_never(relation)
+
+
+def _kept(
+    source: Rows, columns: tuple[Column, ...], expressions: tuple[Expression, ...]
+) -> frozenset[int]:
+    below = owners_of(source)
+    return frozenset(
+        column.number
+        for column, expression in zip(columns, expressions, strict=True)
+        if (found := _one_to_one(expression)) is not None and found.number in below
+    )
+
+
+def _one_to_one(expression: Expression) -> Column | None:
+    """Return the column that an expression holds as it is, or as a wider integer; else None."""
+    while isinstance(expression, Cast):
+        inner = INTEGER_BITS.get(expression.operand.type.kind)
+        outer = INTEGER_BITS.get(expression.type.kind)
+        if inner is None or outer is None or outer[0] > inner[0] or outer[1] < inner[1]:
+            return None
+        expression = expression.operand
+    return expression.column if isinstance(expression, Ref) else None
+
+
+def owner_places(rows: SetRows) -> list[tuple[Column, int]]:
+    """Return the columns of a set operation that hold the owner, with their positions.
+
+    The rows of EXCEPT and INTERSECT are rows of the left side; a union needs both.
+    """
+    left, right = owners_of(rows.left), owners_of(rows.right)
+    union = rows.kind in (SetKind.UNION, SetKind.UNION_ALL)
+    pairs = zip(rows.columns, output(rows.left), output(rows.right), strict=True)
+    return [
+        (column, position)
+        for position, (column, a, b) in enumerate(pairs)
+        if a.number in left and (not union or b.number in right)
+    ]
 
 
 def owner_of(relation: Relation) -> Column | None:
@@ -69,12 +121,92 @@ def owner_of(relation: Relation) -> Column | None:
     return next((column for column in output(_rows(relation)) if column.number in numbers), None)
 
 
-def _rows(relation: Relation) -> Relation:
+def _rows(relation: Relation) -> Rows:
     """Return the relation of private rows below what the planner put on top."""
+    while isinstance(relation, MeasureRows | KeepKeys | SumPerUnit | BoundRows | BoundGroups):
+        relation = relation.source
+    return relation
+
+
+def conjuncts(condition: Expression) -> list[Expression]:
+    """Return the parts of a top-level AND."""
+    if isinstance(condition, Call) and condition.function == "and":
+        return [part for arg in condition.args for part in conjuncts(arg)]
+    return [condition]
+
+
+def equal_columns(condition: Expression) -> Iterator[tuple[Column, Column]]:
+    """Yield the pairs of columns that a condition's top-level conjuncts make equal, both ways round."""
+    for part in conjuncts(condition):
+        if isinstance(part, Call) and part.function == "=":
+            first, second = (_one_to_one(arg) for arg in part.args)
+            if first is not None and second is not None:
+                yield first, second
+                yield second, first
+
+
+def same_owner(left: Relation, right: Relation, condition: Expression) -> bool:
+    """Return whether a condition lets only rows of one owner meet.
+
+    Claim:   a pair of rows for which the condition is true has one owner.
+    Why:     a top-level conjunct says that an owner column of one side equals one of the other.
+    Assumes: equality of owners, as they are or as wider integers, is equality of their bits.
+    Source:  [Wilson2020]
+    """
+    first, second = owners_of(left), owners_of(right)
+    return any(a.number in first and b.number in second for a, b in equal_columns(condition))
+
+
+def link_of(relation: Relation) -> Link | None:
+    """Return the foreign key of rows whose owner hasn't been found yet, or None."""
     match relation:
-        case MeasureRows(source=source) | KeepKeys(source=source) | SumPerUnit(source=source):
-            return _rows(source)
-        case BoundRows(source=source) | BoundGroups(source=source):
-            return _rows(source)
+        case Scan(link=link):
+            return link
+        case Filter(source=source):
+            return link_of(source)
         case _:
-            return relation
+            return None
+
+
+def linked(rows: Relation, parents: Relation, condition: Expression) -> bool:
+    """Return whether a join on `condition` finds the owner of `rows` through their foreign key.
+
+    Claim:   each pair belongs to the owner of the row of `parents`, and the pairs of one owner
+             depend on that owner's rows and on rows reached through them alone.
+    Why:     conjuncts make the whole foreign key equal to the columns of one scan of its parent
+             table inside `parents`; the parent's row there is of the pair's owner.
+    Assumes: a row that is reached through no remaining row of its parent table is gone (the
+             definition of neighbours for tables owned through a key).
+    Source:  [Kotsogiannis2019]
+    """
+    link = link_of(rows)
+    if link is None or not owners_of(parents):
+        return False
+    equal = {(a.number, b.number) for a, b in equal_columns(condition)}
+    visible = {column.number for column in output(parents)}
+    return any(
+        all(
+            any(
+                (own.number, column.number) in equal and column.number in visible
+                for column, source in zip(scan.columns, scan.sources, strict=True)
+                if source == name
+            )
+            for own, name in link.pairs
+        )
+        for scan in scans_of(parents)
+        if scan.table == link.table
+    )
+
+
+def scans_of(relation: Relation) -> Iterator[Scan]:
+    """Yield the scans below whose columns keep their numbers up to `relation`."""
+    match relation:
+        case Scan():
+            yield relation
+        case Mark(left=left):
+            yield from scans_of(left)
+        case SetRows():
+            return
+        case _:
+            for source in inputs(relation):
+                yield from scans_of(source)

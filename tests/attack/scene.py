@@ -145,9 +145,9 @@ def scene(folder: Path, level: str) -> Iterator[Scene]:
         engine = connection._engine
         execute = engine.execute
 
-        def spy(plan: PlannedRelease, statements: tuple[str, ...]) -> Any:
+        def spy(plan: PlannedRelease, statements: tuple[str, ...], stages: Any = ()) -> Any:
             opened.ran.append(plan)
-            return execute(plan, statements)
+            return execute(plan, statements, stages)
 
         engine.execute = spy  # type: ignore[method-assign]
         yield opened

@@ -14,7 +14,7 @@ from attack.scene import PEOPLE, VISITS, Scene, bounded, scene, schema, write
 from oracle.small_engine import Row
 
 import dp_sql
-from dp_sql.errors import DPSQLError, SchemaError, UnsupportedSQLError
+from dp_sql.errors import DPSQLError, NotPrivateError, SchemaError, UnsupportedSQLError
 
 WITHOUT_BOB = [row for row in PEOPLE if row[1] != "bob"]
 WITHOUT_TWO = [row for row in VISITS if row[0] != 2]
@@ -258,7 +258,7 @@ def test_c85_two_protected_tables_are_not_joined(sql: str, tmp_path: Path) -> No
     (tmp_path / "second.csv").write_text("uid,a\n1,1\n2,0\n", encoding="utf-8")
     path = write(tmp_path, schema("event") + SECOND)
     with dp_sql.connect(path, data_dir=tmp_path, ledger=":memory:") as connection:
-        with pytest.raises(UnsupportedSQLError):
+        with pytest.raises(NotPrivateError):
             connection.sql(sql, epsilon="0.1")
         states = [state.lines() for state in connection.budget().values()]
         assert all("0 % used" in " ".join(lines) for lines in states)

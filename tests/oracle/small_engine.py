@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from dp_sql.executor import lower_relation
+from dp_sql.executor import lower_public, lower_relation, lower_rows
 from dp_sql.executor.duckdb_engine import PINNED
 from dp_sql.plan.public import Image
 from dp_sql.plan.release import PlannedRelease
@@ -29,18 +29,18 @@ class SmallEngine:
         self._connection: Any = duckdb.connect(":memory:", config={"threads": threads})
         for setting in PINNED:
             self._connection.execute(setting)
-        self._connection.execute(f"CREATE SCHEMA {lower_relation.DATA}")
+        self._connection.execute(f"CREATE SCHEMA {lower_rows.DATA}")
         self._types: dict[str, list[str]] = {}
         for name, spec in catalog.tables.items():
             self._types[name] = [str(c.type) for c in spec.columns.values()]
             columns = ", ".join(f'"{k}" {c.type}' for k, c in spec.columns.items())
-            self._connection.execute(f'CREATE TABLE {lower_relation.DATA}."{name}" ({columns})')
+            self._connection.execute(f'CREATE TABLE {lower_rows.DATA}."{name}" ({columns})')
             if name in public_rows:
                 self.load(name, public_rows[name])
 
     def load(self, table: str, rows: Sequence[Row]) -> None:
         """Replace the rows of a table."""
-        target = f'{lower_relation.DATA}."{table}"'
+        target = f'{lower_rows.DATA}."{table}"'
         self._connection.execute(f"DELETE FROM {target}")
         if rows:
             types = self._types[table]
@@ -67,7 +67,7 @@ class SmallEngine:
 
     def use(self, table: str, part: int) -> None:
         """Replace the rows of a table by a staged set."""
-        target = f'{lower_relation.DATA}."{table}"'
+        target = f'{lower_rows.DATA}."{table}"'
         self._connection.execute(f"DELETE FROM {target}")
         self._connection.execute(
             f'INSERT INTO {target} SELECT * EXCLUDE (part) FROM "staged_{table}" '
@@ -88,13 +88,14 @@ class SmallEngine:
         return split(self.query(lower_relation.selection_sql(plan)), len(plan.private))
 
     def image(self, image: Image, limit: int) -> tuple[Row, ...] | None:
-        rows = self.query(lower_relation.image_sql(image, limit))
+        rows = self.query(lower_public.image_sql(image, limit))
         return None if len(rows) > limit else tuple(rows)
 
-    def is_unique(self, table: str, columns: tuple[str, ...]) -> bool:
+    def frequency(self, table: str, columns: tuple[str, ...]) -> int | None:
         if not self._catalog.tables[table].public:
-            return False
-        return self.query(lower_relation.unique_sql(table, columns)) == [(0,)]
+            return None
+        [(most,)] = self.query(lower_public.frequency_sql(table, columns))
+        return 1 if int(str(most)) <= 1 else None
 
 
 def split(rows: Sequence[Row], keys: int) -> Totals:

@@ -1,0 +1,141 @@
+"""Lowers aggregates and windows over one owner's rows: the same bits in every order of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dp_sql.errors import InternalError
+from dp_sql.executor.lower_expression import literal, lower
+from dp_sql.executor.lower_measure import grid
+from dp_sql.plan.expression import Column, Expression
+from dp_sql.plan.relation import SumMeasure
+from dp_sql.plan.rows import Grid, RowAggregate, RowAggregateKind, WindowFunction
+from dp_sql.schema.sqltype import DOUBLE, SqlType
+
+_Kind = RowAggregateKind
+_EXACT_ROWS = 2**31  # up to so many rows n * sum(a^2) fits a HUGEINT, for |a| <= 2^30
+MOST_STEPS = 2**30  # of a moment's grid on either side of 0
+
+Naming = Callable[[Column], str]
+
+
+def aggregate_sql(aggregate: RowAggregate, name: Naming) -> str:
+    """Return DuckDB's text of an aggregate over one owner's rows.
+
+    Claim:   it raises for no rows, and gives the same bits whatever order the rows come in.
+    Why:     counts, extremes, quantiles and truth values don't depend on order; sums are of whole
+             numbers and decimals, or of whole steps of a grid, exact in a HUGEINT that can't
+             overflow; means, variances and roots are one expression over such sums.
+    Assumes: the typing (`plan.row_aggregates`) lets no sum in whose type could overflow.
+    Source:  [McSherry2009]
+    """
+    kind, argument = aggregate.kind, aggregate.argument
+    if kind is _Kind.COUNT_ROWS:
+        return "count(*)"
+    if argument is None:
+        raise InternalError("this aggregate takes an argument")
+    text = lower(argument, name)
+    match kind:
+        case _Kind.COUNT:
+            return f"count({text})"
+        case _Kind.COUNT_DISTINCT:
+            return f"count(DISTINCT {text})"
+        case _Kind.SUM_DISTINCT:
+            return _cast(f"sum(DISTINCT {text})", aggregate.column.type)
+        case _Kind.MIN | _Kind.MAX:
+            return f"{kind.value.lower()}({text})"
+        case _Kind.BOOL_AND | _Kind.BOOL_OR:
+            return f"{kind.value.lower()}({text})"
+        case _Kind.MEDIAN | _Kind.QUANTILE_CONT | _Kind.QUANTILE_DISC:
+            return _quantile(aggregate, text)
+        case _Kind.SUM:
+            if aggregate.grid is None:
+                return _cast(f"sum({text})", aggregate.column.type)
+            return _scaled(f"sum({_steps(text, argument, aggregate.grid)})", aggregate.grid)
+        case _Kind.AVG:
+            if aggregate.grid is None:
+                return f"(CAST(sum({text}) AS DOUBLE) / count({text}))"
+            steps = _steps(text, argument, aggregate.grid)
+            return f"({_scaled(f'sum({steps})', aggregate.grid)} / count({steps}))"
+        case _:
+            return _variance(aggregate, text, argument)
+
+
+def _cast(text: str, type_: SqlType) -> str:
+    return f"CAST({text} AS {type_})"
+
+
+def _steps(text: str, argument: Expression, chosen: Grid) -> str:
+    measure = SumMeasure(argument, chosen.low, chosen.high, chosen.step)
+    return grid(measure, (text, argument.type))
+
+
+def _scaled(text: str, chosen: Grid) -> str:
+    return f"(CAST({text} AS DOUBLE) * {literal(float(chosen.step), DOUBLE)})"
+
+
+def _quantile(aggregate: RowAggregate, text: str) -> str:
+    if aggregate.kind is _Kind.MEDIAN:
+        return f"median({text})"
+    if aggregate.fraction is None:
+        raise InternalError("a quantile has a place")
+    place = literal(float(aggregate.fraction), DOUBLE)
+    return f"{aggregate.kind.value.lower()}({text}, {place})"
+
+
+def _variance(aggregate: RowAggregate, text: str, argument: Expression) -> str:
+    """Return a variance or its root from the exact n, sum a and sum a^2 of the steps a.
+
+    n * q - s^2 is a whole number that is rounded once, where it fits a HUGEINT; with more rows than
+    that each part is rounded by itself.
+    """
+    chosen = aggregate.grid
+    if chosen is None:
+        raise InternalError("a variance needs a grid")
+    a = _steps(text, argument, chosen)
+    n, s, q = f"count({a})", f"sum({a})", f"sum({a} * {a})"
+    exact = f"CAST({n} * {q} - {s} * {s} AS DOUBLE)"
+    rough = (
+        f"(CAST({n} AS DOUBLE) * CAST({q} AS DOUBLE) - CAST({s} AS DOUBLE) * CAST({s} AS DOUBLE))"
+    )
+    spread = f"CASE WHEN {n} < {_EXACT_ROWS} THEN {exact} ELSE greatest({rough}, 0) END"
+    sample = aggregate.kind in (_Kind.VAR_SAMP, _Kind.STDDEV_SAMP)
+    least, over = (2, f"({n} - 1)") if sample else (1, n)
+    square = literal(float(chosen.step**2), DOUBLE)
+    value = f"{spread} / CAST({n} AS DOUBLE) / CAST({over} AS DOUBLE) * {square}"
+    if aggregate.kind in (_Kind.STDDEV_POP, _Kind.STDDEV_SAMP):
+        value = f"sqrt({value})"
+    return f"(CASE WHEN {n} >= {least} THEN {value} END)"
+
+
+def window_sql(function: WindowFunction, name: Naming) -> str:
+    """Return DuckDB's text of a window function over one owner's rows.
+
+    Claim:   its value on a row doesn't depend on the order in which rows are read.
+    Why:     the partition is one owner's rows, and the order is total up to equal rows wherever
+             the function could tell peers apart.
+    Assumes: the parser completes the order (`parser.windows`); sums are of whole numbers, decimals
+             or steps.
+    Source:  [McSherry2009]
+    """
+    arguments = ", ".join(lower(a, name) for a in function.arguments) or (
+        "*" if function.name == "count" else ""
+    )
+    call = f"{function.name}({arguments})"
+    if function.grid is not None:
+        argument = function.arguments[0]
+        call = f"{function.name}({_steps(lower(argument, name), argument, function.grid)})"
+    parts = []
+    if function.partition:
+        parts.append("PARTITION BY " + ", ".join(lower(e, name) for e in function.partition))
+    if function.order:
+        items = (
+            f"{lower(o.expression, name)} {'DESC' if o.descending else 'ASC'} "
+            f"NULLS {'FIRST' if o.nulls_first else 'LAST'}"
+            for o in function.order
+        )
+        parts.append("ORDER BY " + ", ".join(items))
+    if function.frame:
+        parts.append(function.frame)
+    text = f"{call} OVER ({' '.join(parts)})"
+    return text if function.grid is None else _scaled(text, function.grid)

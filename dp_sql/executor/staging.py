@@ -1,0 +1,36 @@
+"""Brings small results into a DuckDB connection: every value as text, cast back to its type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dp_sql.plan.expression import Column
+from dp_sql.plan.sql_text import identifier
+
+Texts = Sequence[tuple[str | None, ...]]
+
+
+def load(connection: Any, target: str, columns: Sequence[Column], rows: Texts) -> None:
+    """Create the table `target` with columns v0, v1, … from rows of texts; None is NULL.
+
+    A text that its column's type can't hold is NULL. Raises duckdb.Error.
+    """
+    staged = {}
+    items = []
+    for index, column in enumerate(columns):
+        values = np.empty(len(rows), dtype=object)
+        for row, texts in enumerate(rows):
+            values[row] = texts[index]
+        staged[f"s{index}"] = values
+        cast = f"CAST(s{index} AS VARCHAR)"
+        items.append(f"TRY_CAST({cast} AS {column.type}) AS {identifier(f'v{index}')}")
+    connection.register("staged_", staged)
+    try:
+        connection.execute(
+            f"CREATE OR REPLACE TABLE {target} AS SELECT {', '.join(items)} FROM staged_"
+        )
+    finally:
+        connection.unregister("staged_")

@@ -1,0 +1,113 @@
+"""Owners behind foreign keys: the joins that find them, and keys that belong to one owner."""
+
+from __future__ import annotations
+
+from dp_sql.parser.scope import Statement
+from dp_sql.plan import functions
+from dp_sql.plan.expression import Column, Expression, Ref
+from dp_sql.plan.rows import GroupRows, Join, JoinKind, Link, Project, Rows, Scan
+from dp_sql.schema.catalog import Catalog, OwnerThrough, TableSpec, ascii_lower
+from dp_sql.sensitivity.ownership import equal_columns, link_of, owner_of, scans_of
+
+KeyIdentity = tuple[str, str]  # (table, column), lower-cased
+
+
+def resolved(statement: Statement, rows: Rows) -> Rows:
+    """Return rows with their owner: those owned through a key are joined with what holds it.
+
+    Rows whose owner can't be found drop out.
+    """
+    link = link_of(rows)
+    if link is None:
+        return rows
+    lookup, keys = _lookup(statement, link)
+    condition = conjunction(
+        [functions.call("=", (Ref(own), Ref(keys[name]))) for own, name in link.pairs]
+    )
+    return Join(rows, lookup, JoinKind.INNER, condition)
+
+
+def _lookup(statement: Statement, link: Link) -> tuple[Rows, dict[str, Column]]:
+    """Return the (key, owner) pairs of a parent table, and its key columns by name."""
+    spec = statement.catalog.tables[link.table]
+    names = [name for _, name in link.pairs]
+    through = spec.owner if isinstance(spec.owner, OwnerThrough) else None
+    more = [own for own, _ in through.pairs] if through else [ascii_lower(str(spec.owner))]
+    sources = tuple(dict.fromkeys([*names, *more]))
+    scan = scan_of(statement, spec, sources)
+    columns = dict(zip(sources, scan.columns, strict=True))
+    parents = resolved(statement, scan)
+    owner = owner_of(parents)
+    assert owner is not None  # noqa: S101  the schema's paths end at an owner
+    kept = tuple(dict.fromkeys([*(columns[n] for n in names), owner]))
+    expressions = tuple(Ref(c) for c in kept)
+    if is_unique(spec, tuple(names)):
+        return Project(parents, kept, expressions), columns
+    return GroupRows(parents, kept, expressions, ()), columns
+
+
+def scan_of(statement: Statement, spec: TableSpec, sources: tuple[str, ...]) -> Scan:
+    """Return a scan of some columns of a protected table at user level, or of any other table."""
+    columns = tuple(
+        statement.column(c.name, c.type, nullable=c.nullable)
+        for c in (spec.columns[s] for s in sources)
+    )
+    by_name = dict(zip(sources, columns, strict=True))
+    owner, link = None, None
+    if isinstance(spec.owner, OwnerThrough):
+        pairs = tuple((by_name[own], parent) for own, parent in spec.owner.pairs)
+        link = Link(spec.owner.table, pairs)
+    elif spec.owner is not None and not spec.public:
+        owner = by_name[ascii_lower(spec.owner)]
+    return Scan(ascii_lower(spec.name), spec.public, columns, sources, owner, link)
+
+
+def is_unique(spec: TableSpec, columns: tuple[str, ...]) -> bool:
+    """Return whether the schema declares columns of a table unique."""
+    one = len(columns) == 1 and spec.columns[columns[0]].unique
+    return one or any(set(names) <= set(columns) for names in spec.unique)
+
+
+def belongs_to_one(rows: Rows, column: Column, catalog: Catalog) -> KeyIdentity | None:
+    """Return which declared key a column holds whose every value leads to one owner, or None.
+
+    A column that is unique in a protected table, or a foreign key to it. Only meaning rests on it:
+    where such a key meets itself, the engine joins or groups by the owner too.
+    """
+    for scan in scans_of(rows):
+        spec = catalog.tables[scan.table]
+        for own, source in zip(scan.columns, scan.sources, strict=True):
+            if own.number != column.number or scan.public:
+                continue
+            if scan.link is not None and len(scan.link.pairs) == 1:
+                ((key, name),) = scan.link.pairs
+                if key.number == column.number:
+                    return scan.link.table, name
+            if is_unique(spec, (source,)):
+                return scan.table, source
+    return None
+
+
+def shared_owner(
+    left: Rows, right: Rows, condition: Expression, catalog: Catalog
+) -> Expression | None:
+    """Return that the owners are equal, where a condition compares one key of one owner with itself.
+
+    left, right: rows whose owners are known.
+    """
+    first, second = owner_of(left), owner_of(right)
+    if first is None or second is None:
+        return None
+    for a, b in equal_columns(condition):
+        key = belongs_to_one(left, a, catalog)
+        if key is not None and key == belongs_to_one(right, b, catalog):
+            return functions.call("=", (Ref(first), Ref(second)))
+    return None
+
+
+def conjunction(parts: list[Expression]) -> Expression:
+    """Return the AND of one or more conditions."""
+    result = parts[0]
+    for part in parts[1:]:
+        result = functions.call("and", (result, part))
+    return result

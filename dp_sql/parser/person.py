@@ -1,0 +1,221 @@
+"""Rows of one person at a time: grouped by the owner, with windows over each owner's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dp_sql.errors import QueryError
+from dp_sql.parser import aggregates
+from dp_sql.parser.expressions import Expressions, Hook
+from dp_sql.parser.scope import Scope, Statement
+from dp_sql.parser.text import position_of
+from dp_sql.plan import functions
+from dp_sql.plan.expression import Column, Expression, Literal, Ref
+from dp_sql.plan.row_aggregates import typed
+from dp_sql.plan.rows import GroupRows, RowAggregate, RowAggregateKind, Rows
+from dp_sql.schema import sqltype
+from dp_sql.schema.catalog import ascii_lower
+
+_Kind = RowAggregateKind
+_NAMES = {
+    "SUM": _Kind.SUM, "AVG": _Kind.AVG, "MEAN": _Kind.AVG, "MIN": _Kind.MIN, "MAX": _Kind.MAX,
+    "VAR_POP": _Kind.VAR_POP, "VARIANCE_POP": _Kind.VAR_POP, "VAR_SAMP": _Kind.VAR_SAMP,
+    "VARIANCE": _Kind.VAR_SAMP, "STDDEV_POP": _Kind.STDDEV_POP, "STDDEV_SAMP": _Kind.STDDEV_SAMP,
+    "STDDEV": _Kind.STDDEV_SAMP, "MEDIAN": _Kind.MEDIAN, "QUANTILE_CONT": _Kind.QUANTILE_CONT,
+    "PERCENTILE_CONT": _Kind.QUANTILE_CONT, "QUANTILE_DISC": _Kind.QUANTILE_DISC,
+    "PERCENTILE_DISC": _Kind.QUANTILE_DISC, "QUANTILE": _Kind.QUANTILE_DISC,
+    "BOOL_AND": _Kind.BOOL_AND, "BOOL_OR": _Kind.BOOL_OR, "LOGICAL_AND": _Kind.BOOL_AND,
+    "LOGICAL_OR": _Kind.BOOL_OR,
+}  # fmt: skip
+_QUANTILES = (_Kind.QUANTILE_CONT, _Kind.QUANTILE_DISC)
+ALLOWED = (
+    "COUNT, SUM, AVG, MIN, MAX, VAR_*, STDDEV_*, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, BOOL_AND "
+    "and BOOL_OR"
+)
+
+
+class PersonGroups:
+    """The groups of a block that keeps the owner: its keys and aggregates become columns.
+
+    padded: they will be joined to rows that may have no group, for which a count is 0.
+    """
+
+    def __init__(
+        self,
+        statement: Statement,
+        scope: Scope,
+        rows: Rows,
+        keys: list[Expression],
+        aliases: Mapping[str, exp.Expr] | None = None,
+        hooks: tuple[Hook, ...] = (),
+        *,
+        padded: bool = False,
+    ) -> None:
+        self._statement = statement
+        self._scope = scope
+        self._rows = rows
+        self._aliases = aliases or {}
+        self._padded = padded
+        self._inner = Expressions(scope, {}, hooks)
+        self._keys: list[tuple[Column, Expression]] = []
+        for key in keys:
+            if all(key != known for _, known in self._keys):
+                column = key.column if isinstance(key, Ref) else statement.column("key", key.type)
+                self._keys.append((column, key))
+        self._aggregates: list[RowAggregate] = []
+
+    def meaning(self, node: exp.Expr) -> Expression | None:
+        """Return what a node means above the groups: an aggregate, a key; None for its parts to tell.
+
+        Raises QueryError for a column that is neither.
+        """
+        call = None if isinstance(node, exp.Window) else aggregates.read(node)
+        if call is not None:
+            found = Ref(self._aggregate(call))
+            if self._padded and found.column.nullable is False:
+                return functions.call("coalesce", (found, Literal(0, sqltype.BIGINT)))
+            return found
+        if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Var | exp.Window):
+            return None
+        if not isinstance(node, exp.Condition) or aggregates.has_aggregate(node):
+            return None
+        if isinstance(node, exp.Subquery | exp.Exists | exp.In) and node.find(exp.Query):
+            return None
+        try:
+            bound = Expressions(self._scope).bind(node)
+        except QueryError:  # its parts will tell
+            bound = None
+        if bound is not None:
+            for column, key in self._keys:
+                if key == bound:
+                    return Ref(column)
+        if isinstance(node, exp.Column):
+            self._bare(node)
+        return None
+
+    def _bare(self, node: exp.Column) -> None:
+        found = self._scope.find(node)
+        if found is None:
+            if not node.table and ascii_lower(node.name) in self._aliases:
+                return
+            raise self._scope.unknown(node)
+        if all(found.number != n.column.number for s in self._scope.sources for n in s.columns):
+            return  # a column of the block around a subquery
+        raise self._statement.wrong(
+            f"{node.name!r} has many values in a group.",
+            node,
+            hint=f"put {node.name} into GROUP BY, or aggregate it",
+        )
+
+    def keys(self) -> list[Column]:
+        """Return the columns of the keys."""
+        return [column for column, _ in self._keys]
+
+    def column_of(self, key: Expression) -> Column:
+        """Return the column that a key has become."""
+        return next(column for column, known in self._keys if known == key)
+
+    def added(self, kind: RowAggregateKind, argument: Expression, name: str) -> Column:
+        """Return the column of one more aggregate."""
+        column = self._statement.column(name, argument.type)
+        self._aggregates.append(RowAggregate(kind, argument, column))
+        return column
+
+    def relation(self, rows: Rows | None = None) -> GroupRows:
+        """Return the groups, once everything above them is bound.
+
+        rows: what is grouped where the arguments' subqueries have added columns to it.
+        """
+        return GroupRows(
+            self._rows if rows is None else rows,
+            tuple(column for column, _ in self._keys),
+            tuple(key for _, key in self._keys),
+            tuple(self._aggregates),
+        )
+
+    def _aggregate(self, call: aggregates.Call) -> Column:
+        kind, argument, fraction = self._read(call)
+        bound = None if argument is None else self._inner.bind(argument)
+        if call.condition is not None:
+            condition = self._inner.bind_condition(call.condition)
+            value = Literal(1, sqltype.INTEGER) if bound is None else bound
+            bound = functions.case(((condition, value),), Literal(None, sqltype.NULL))
+            kind = _Kind.COUNT if kind is _Kind.COUNT_ROWS else kind
+        try:
+            bound, type_ = typed(kind, bound)
+        except functions.TypeProblem as problem:
+            raise self._statement.wrong(f"{problem}.", call.node) from None
+        for known in self._aggregates:
+            if (known.kind, known.argument, known.fraction) == (kind, bound, fraction):
+                return known.column
+        counted = kind in (_Kind.COUNT, _Kind.COUNT_ROWS, _Kind.COUNT_DISTINCT)
+        column = self._statement.column(call.name.lower(), type_, nullable=not counted)
+        found = position_of(self._statement.text, call.node)
+        place = None if found is None else (self._statement.text, found)
+        self._aggregates.append(RowAggregate(kind, bound, column, fraction, place=place))
+        return column
+
+    def _read(
+        self, call: aggregates.Call
+    ) -> tuple[RowAggregateKind, exp.Expr | None, Fraction | None]:
+        """Return the kind, the argument and the place of an aggregate, or refuse it."""
+        if call.name in ("COUNT", "COUNT_IF"):
+            if call.extra:
+                raise self._form(call)
+            if call.argument is None:
+                return _Kind.COUNT_ROWS, None, None
+            return (_Kind.COUNT_DISTINCT if call.distinct else _Kind.COUNT), call.argument, None
+        kind = _NAMES.get(call.name)
+        if kind is None:
+            raise self._statement.unsupported(
+                f"the aggregate {call.name} isn't answered over one person's rows.",
+                call.node,
+                hint=ALLOWED,
+            )
+        if kind in _QUANTILES:
+            return self._quantile(kind, call)
+        argument = call.argument
+        inner = call.node.this if isinstance(call.node, exp.Filter) else call.node
+        if argument is None and isinstance(inner, exp.Anonymous) and len(inner.expressions) == 1:
+            argument = inner.expressions[0]
+        elif call.extra:
+            raise self._form(call)
+        if call.distinct:
+            if kind in (_Kind.MIN, _Kind.MAX, _Kind.BOOL_AND, _Kind.BOOL_OR):
+                return kind, argument, None
+            if kind is not _Kind.SUM:
+                raise self._form(call)
+            kind = _Kind.SUM_DISTINCT
+        return kind, argument, None
+
+    def _quantile(
+        self, kind: RowAggregateKind, call: aggregates.Call
+    ) -> tuple[RowAggregateKind, exp.Expr, Fraction]:
+        inner = call.node.this if isinstance(call.node, exp.Filter) else call.node
+        if isinstance(inner, exp.WithinGroup):
+            order = inner.expression
+            items = order.expressions if isinstance(order, exp.Order) else []
+            if len(items) != 1 or items[0].args.get("desc"):
+                raise self._form(call)
+            argument, place = items[0].this, inner.this.this
+        else:
+            parts = inner.expressions if isinstance(inner, exp.Anonymous) else [
+                inner.this, inner.args.get("quantile") or inner.args.get("expression"),
+            ]  # fmt: skip
+            if len(parts) != 2 or call.distinct:
+                raise self._form(call)
+            argument, place = parts
+        if not isinstance(place, exp.Literal) or place.is_string:
+            raise self._statement.unsupported(
+                f"the place of {call.name} is a constant from 0 to 1.", call.node
+            )
+        fraction = Fraction(place.name)
+        if not 0 <= fraction <= 1:
+            raise self._statement.wrong(f"{place.name} isn't between 0 and 1.", place)
+        return kind, argument, fraction
+
+    def _form(self, call: aggregates.Call) -> Exception:
+        return self._statement.unsupported(f"this form of {call.name} isn't answered.", call.node)

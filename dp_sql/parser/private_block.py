@@ -1,0 +1,387 @@
+"""A block of private rows: FROM and WHERE, then what groups it, windows over it, or a release."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dp_sql.parser.aggregates import has_aggregate
+from dp_sql.parser.expressions import Expressions, Hook
+from dp_sql.parser.group_keys import key_nodes
+from dp_sql.parser.joins import Step, join
+from dp_sql.parser.links import belongs_to_one, conjunction
+from dp_sql.parser.person import PersonGroups
+from dp_sql.parser.release_block import ReleaseBlock
+from dp_sql.parser.scope import (
+    Environment,
+    Named,
+    OpenBlock,
+    PrivateRows,
+    Scope,
+    Statement,
+)
+from dp_sql.parser.subqueries import Subqueries
+from dp_sql.parser.windows import Windows
+from dp_sql.plan import functions
+from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
+from dp_sql.plan.nulls import not_true_on
+from dp_sql.plan.relation import output
+from dp_sql.plan.rows import Filter, GroupRows, Order, Project, Rows, WindowFunction, WindowRows
+from dp_sql.schema import sqltype
+from dp_sql.schema.catalog import ascii_lower
+from dp_sql.sensitivity.ownership import is_protected, owner_of, owners_of
+
+if TYPE_CHECKING:
+    from dp_sql.parser.blocks import Blocks
+
+
+class PrivateBlock:
+    """One block that reads protected rows.
+
+    relation: the rows of its FROM and WHERE. correlated: conjuncts of its WHERE that read the block
+    around it as well; they are not part of the relation.
+    """
+
+    def __init__(
+        self,
+        statement: Statement,
+        blocks: Blocks,
+        env: Environment,
+        node: exp.Select,
+        source: tuple[list[Step], Scope],
+    ) -> None:
+        self._statement = statement
+        self._blocks = blocks
+        self._env = env
+        self._node = node
+        steps, self._scope = source
+        self._aliases = {
+            ascii_lower(item.alias): item.this
+            for item in node.expressions
+            if isinstance(item, exp.Alias)
+        }
+        self._subqueries = Subqueries(statement, blocks, env, self._scope)
+        self.relation, self._padded, self.correlated = self._filtered(steps)
+
+    def _filtered(self, steps: list[Step]) -> tuple[Rows, frozenset[int], tuple[Expression, ...]]:
+        """Return the rows of FROM and WHERE, and the conditions that reach outside."""
+        where = self._node.args.get("where")
+        early: list[Expression] = []
+        late: list[Expression] = []
+        correlated: list[Expression] = []
+        visible = {n.column.number for s in self._scope.sources for n in s.columns}
+        visible |= {c.number for c in self._scope.merged.values()}
+        visible |= {n.column.number for step in steps for n in step.rows.columns}
+        binder = Expressions(self._scope, self._aliases, (self._subqueries.meaning,))
+        for part in _parts(where.this) if where is not None else []:
+            if has_aggregate(part):
+                raise self._statement.wrong(
+                    "an aggregate can't stand in WHERE.", part, hint="use HAVING"
+                )
+            before = len(self._subqueries)
+            bound = binder.bind_condition(part)
+            if len(self._subqueries) > before:
+                late.append(bound)
+            elif all(c.number in visible for c in columns_of(bound)):
+                early.append(bound)
+            else:
+                correlated.append(bound)
+        joined = join(self._statement, steps, early)
+        for test in early:
+            reads = any(c.number in joined.padded for c in columns_of(test))
+            if reads and not not_true_on(test, joined.padded):
+                raise self._nobody()
+        relation = self._subqueries.applied(joined.relation)
+        if late:
+            relation = Filter(relation, conjunction(late))
+        return relation, joined.padded, tuple(correlated)
+
+    def bound(self, *, top: bool) -> PrivateRows | OpenBlock:
+        """Return what the block is. top: it is the statement's own."""
+        node = self._node
+        aggregated = any(
+            has_aggregate(part)
+            for part in (
+                *node.expressions,
+                *(node.args[k] for k in ("having", "qualify", "order") if node.args.get(k)),
+            )
+        )
+        grouped = node.args.get("group") is not None or aggregated
+        if grouped and is_protected(self.relation):
+            keys = self._personal_keys(top=top)
+            if keys is None:
+                return self._release(top=top)
+            return self._person(keys)
+        if grouped:
+            return self._person([self._binder().bind(n) for n in key_nodes(self._statement, node)])
+        if top and node.args.get("distinct") is not None:
+            return self._release(top=top)
+        if node.args.get("having") is not None:
+            raise self._statement.wrong("HAVING needs an aggregate.", node.args["having"])
+        return self._rows(self.relation, (self._subqueries.meaning,), self._subqueries)
+
+    def _binder(self) -> Expressions:
+        return Expressions(self._scope, self._aliases, (self._subqueries.meaning,))
+
+    def _release(self, *, top: bool) -> OpenBlock:
+        if self.correlated:
+            raise self._statement.unsupported(
+                "an aggregate that depends on the outer row is answered as a value: "
+                "x > (SELECT AVG(y) …).",
+                self._node,
+            )
+        block = ReleaseBlock(
+            self._statement,
+            self._scope,
+            self.relation,
+            self._aliases,
+            self._blocks,
+            self._env,
+            self._padded,
+        )
+        return OpenBlock(block.rewrite(self._node, top=top))
+
+    def _personal_keys(self, *, top: bool) -> list[Expression] | None:
+        """Return the keys of a block that groups each person's rows apart; None for a release.
+
+        A key whose every value leads to one owner is grouped by the owner besides.
+        """
+        nodes = key_nodes(self._statement, self._node)
+        owners = owners_of(self.relation)
+        if top or not owners:
+            return None
+        keys = []
+        for item in nodes:
+            if has_aggregate(item):
+                return None
+            keys.append(self._binder().bind(item))
+        columns = [k.column for k in keys if isinstance(k, Ref)]
+        if any(c.number in owners for c in columns):
+            return keys
+        catalog = self._statement.catalog
+        if any(belongs_to_one(self.relation, c, catalog) for c in columns):
+            owner = owner_of(self.relation)
+            return None if owner is None else [*keys, Ref(owner)]
+        return None
+
+    def _person(self, keys: list[Expression]) -> PrivateRows:
+        if self._padded:
+            raise self._nobody()
+        inner = self._subqueries
+        groups = PersonGroups(
+            self._statement, self._scope, self.relation, keys, self._aliases, (inner.meaning,)
+        )
+        above = Subqueries(self._statement, self._blocks, self._env, self._scope)
+        hooks: tuple[Hook, ...] = (groups.meaning, above.meaning)
+        having = self._node.args.get("having")
+        condition = (
+            None
+            if having is None
+            else Expressions(self._scope, self._aliases, hooks).bind_condition(having.this)
+        )
+        items = self._selected(hooks, groups.keys())
+        self._check_order(Expressions(self._scope, self._aliases, hooks))
+        relation: Rows = groups.relation(inner.applied(self.relation))
+        relation = above.applied(relation)
+        if condition is not None:
+            relation = Filter(relation, condition)
+        if self._node.args.get("qualify") is not None or self._node.find(exp.Window):
+            raise self._statement.unsupported(
+                "a window beside aggregates over one person's rows isn't answered.",
+                self._node,
+                hint="group in a subquery and use the window around it",
+            )
+        return self._finished(relation, items, (self._node.args.get("distinct") is not None))
+
+    def _rows(self, relation: Rows, hooks: tuple[Hook, ...], subqueries: Subqueries) -> PrivateRows:
+        """Return the rows of a block without groups: windows, QUALIFY, DISTINCT, the select list."""
+        if self._padded:
+            raise self._nobody()
+        node = self._node
+        windows = Windows(
+            self._statement,
+            self._scope,
+            relation,
+            self._aliases,
+            list(node.args.get("windows") or []),
+        )
+        hooks = (*hooks, windows.meaning)
+        items = self._selected(hooks, None)
+        qualify = node.args.get("qualify")
+        binder = Expressions(self._scope, self._aliases, hooks)
+        condition = None if qualify is None else binder.bind_condition(qualify.this)
+        distinct = node.args.get("distinct")
+        on = distinct.args.get("on") if distinct is not None else None
+        order = self._check_order(binder)
+        relation = subqueries.applied(windows.relation())
+        if condition is not None:
+            relation = Filter(relation, condition)
+        if on is not None:
+            by = [binder.bind(e) for e in (on.expressions or [on])]
+            relation = self._first(relation, by, order)
+        return self._finished(relation, items, distinct is not None and on is None)
+
+    def _first(self, rows: Rows, by: list[Expression], order: list[Order]) -> Rows:
+        """Return the first row of each value of DISTINCT ON, by a total order."""
+        owners = owners_of(rows)
+        if is_protected(rows) and not any(
+            isinstance(e, Ref) and e.column.number in owners for e in by
+        ):
+            raise self._distinct()
+        column = self._statement.column("row_number", sqltype.BIGINT, nullable=False)
+        read = {item.expression for item in order}
+        rest = [Order(Ref(c), descending=False, nulls_first=False) for c in output(rows)]
+        total = (*order, *(o for o in rest if o.expression not in read))
+        numbered = WindowRows(
+            rows, (WindowFunction("row_number", (), tuple(by), total, "", column),)
+        )
+        return Filter(numbered, functions.call("=", (Ref(column), Literal(1, sqltype.BIGINT))))
+
+    def _distinct(self) -> Exception:
+        owner = owner_of(self.relation)
+        return self._statement.not_private(
+            "DISTINCT over the rows of several persons lets one decide about another's row.",
+            self._node.args.get("distinct"),
+            hint="aggregate, then use DISTINCT on the result"
+            if owner is None
+            else f"SELECT DISTINCT {owner.name}, …",
+        )
+
+    def _nobody(self) -> Exception:
+        return self._statement.not_private(
+            "this outer join keeps rows of a public table, which belong to nobody.",
+            self._node,
+            hint="an inner join, or aggregate in this block and group by the public table's columns",
+        )
+
+    def _check_order(self, binder: Expressions) -> list[Order]:
+        """Return the block's ORDER BY, bound: without a LIMIT it changes nothing, but names count."""
+        node = self._node
+        for key in ("limit", "offset"):
+            if node.args.get(key) is not None:
+                owner = owner_of(self.relation)
+                by = "owner" if owner is None else owner.name
+                raise self._statement.not_private(
+                    "LIMIT over the rows of several persons lets one decide about another's row.",
+                    node.args[key],
+                    hint=f"QUALIFY row_number() OVER (PARTITION BY {by} ORDER BY …) <= 3, or LIMIT "
+                    "after the aggregate",
+                )
+        clause = node.args.get("order")
+        order = []
+        for item in clause.expressions if clause is not None else ():
+            inner = item.this
+            if isinstance(inner, exp.Literal) and inner.is_int:
+                place = int(inner.name)
+                if not 1 <= place <= len(node.expressions):
+                    raise self._statement.wrong(f"ORDER BY {place}: there is no such column.", item)
+                inner = node.expressions[place - 1].unalias()
+            if isinstance(inner, exp.Var | exp.Star) or inner.find(exp.Star):
+                continue
+            order.append(
+                Order(
+                    binder.bind(inner),
+                    bool(item.args.get("desc")),
+                    bool(item.args.get("nulls_first")),
+                )
+            )
+        return order
+
+    def _selected(
+        self, hooks: tuple[Hook, ...], keys: list[Column] | None
+    ) -> list[tuple[str, Expression]]:
+        binder = Expressions(self._scope, self._aliases, hooks)
+        found = [pair for item in self._node.expressions for pair in self._items(item, binder)]
+        if keys is not None and any(isinstance(i, exp.Star) for i in self._node.expressions):
+            raise self._statement.wrong("* can't stand beside groups.", self._node)
+        return found
+
+    def _finished(
+        self,
+        relation: Rows,
+        items: list[tuple[str, Expression]],
+        distinct: bool,  # noqa: FBT001
+    ) -> PrivateRows:
+        """Return the select list over the rows, the owner kept whatever the list says."""
+        visible: list[Named] = []
+        columns: dict[int, Column] = {}
+        expressions: dict[int, Expression] = {}
+        for name, bound in items:
+            column = (
+                bound.column if isinstance(bound, Ref) else self._statement.column(name, bound.type)
+            )
+            visible.append(Named(name, column))
+            columns[column.number] = column
+            expressions[column.number] = bound
+        owners = owners_of(relation)
+        if distinct and is_protected(relation) and not any(n in owners for n in columns):
+            raise self._distinct()
+        own = {c.number: c for c in output(relation)}
+        reads = {c.number: c for e in self.correlated for c in columns_of(e)}
+        hidden = [c for n, c in reads.items() if n in own]
+        owner = owner_of(relation)
+        if owner is not None:
+            hidden.append(owner)
+        for column in hidden:
+            if column.number not in columns:
+                if distinct:
+                    continue
+                columns[column.number] = column
+                expressions[column.number] = Ref(column)
+        read = {c.number for e in expressions.values() for c in columns_of(e)}
+        if not read <= set(own):
+            raise self._statement.unsupported(
+                "a column of the block around a subquery can be compared in its WHERE only.",
+                self._node,
+            )
+        projected: Rows = Project(relation, tuple(columns.values()), tuple(expressions.values()))
+        if distinct:
+            made = tuple(columns.values())
+            projected = GroupRows(projected, made, tuple(Ref(c) for c in made), ())
+        personal = "each row is one person's" if isinstance(relation, GroupRows) else ""
+        return PrivateRows(
+            projected,
+            tuple(visible),
+            is_protected(relation),
+            self.correlated,
+            personal,
+        )
+
+    def _items(self, item: exp.Expr, binder: Expressions) -> list[tuple[str, Expression]]:
+        """Return the (name, expression) pairs that one item of a select list stands for."""
+        if isinstance(item, exp.Star) or (
+            isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+        ):
+            star = item if isinstance(item, exp.Star) else item.this
+            if any(value for key, value in star.args.items() if key != "this"):
+                raise self._statement.unsupported(
+                    "* with EXCLUDE, REPLACE or RENAME isn't answered over protected rows.",
+                    item,
+                    hint="name the columns",
+                )
+            named = self._scope.named()
+            if isinstance(item, exp.Column):
+                wanted = [
+                    s
+                    for s in self._scope.sources
+                    if ascii_lower(s.alias) == ascii_lower(item.table)
+                ]
+                if not wanted:
+                    raise self._statement.wrong(f"no table is called {item.table!r} here.", item)
+                named = wanted[0].columns
+            return [(n.name, Ref(n.column)) for n in named]
+        if isinstance(item, exp.Alias):
+            return [(item.alias, binder.bind(item.this))]
+        bound = binder.bind(item)
+        name = item.name if isinstance(item, exp.Column) else item.sql(dialect="duckdb")
+        return [(name, bound)]
+
+
+def _parts(condition: exp.Expr) -> list[exp.Expr]:
+    """Return the parts of a top-level AND, as written."""
+    if isinstance(condition, exp.And):
+        return [*_parts(condition.this), *_parts(condition.expression)]
+    if isinstance(condition, exp.Paren) and isinstance(condition.this, exp.And):
+        return _parts(condition.this)
+    return [condition]

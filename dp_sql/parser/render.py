@@ -1,0 +1,40 @@
+"""Writes a tree down again, as text for the DuckDB above the releases."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from dp_sql.errors import QueryError
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORDS = re.compile(r"[A-Za-z0-9_ ]*")
+
+
+def render(tree: exp.Expr) -> str:
+    """Return the text of a tree.
+
+    Claim:   DuckDB reads in the text what the parser saw in the tree.
+    Why:     the library writes most words as they are: a name that is no plain word gets quotes
+             here, and any other word of more than letters (of a type, an argument, a unit) is
+             refused.
+    Assumes: the library escapes what it writes between quotes. (`postprocess` asks DuckDB itself
+             whether the text is one query.)
+    """
+    for node in tree.walk():
+        if isinstance(node, exp.Identifier):
+            if not _WORD.fullmatch(node.name):
+                node.set("quoted", True)  # noqa: FBT003  a property of the node
+        elif not isinstance(node, exp.Literal | exp.RawString | exp.JSONPathPart):
+            for value in node.args.values():
+                if isinstance(value, str) and not _WORDS.fullmatch(value):
+                    raise QueryError(
+                        f"{value!r} can't be the name of a type, unit or argument.",
+                        hint="a plain word without quotes",
+                    )
+    try:
+        return tree.sql(dialect="duckdb", comments=False)
+    except (SqlglotError, ValueError, RecursionError):
+        raise QueryError("the part above the aggregates can't be written down again.") from None

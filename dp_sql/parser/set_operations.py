@@ -1,0 +1,121 @@
+"""UNION, EXCEPT and INTERSECT of private rows: the owner stands at the same place on both sides."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from dp_sql.parser.links import resolved
+from dp_sql.parser.scope import Named, PrivateRows, Statement
+from dp_sql.plan import functions
+from dp_sql.plan.conversion import common_type
+from dp_sql.plan.expression import Column, Expression, Ref
+from dp_sql.plan.relation import output
+from dp_sql.plan.rows import Project, Rows, SetKind, SetRows
+from dp_sql.plan.signature import TypeProblem
+from dp_sql.privacy.unit import Level
+from dp_sql.schema.sqltype import SqlType
+from dp_sql.sensitivity.ownership import is_protected, owner_of, owner_places, owners_of
+
+_KINDS: dict[tuple[type[exp.Expr], bool], SetKind] = {
+    (exp.Union, True): SetKind.UNION,
+    (exp.Union, False): SetKind.UNION_ALL,
+    (exp.Except, True): SetKind.EXCEPT,
+    (exp.Except, False): SetKind.EXCEPT_ALL,
+    (exp.Intersect, True): SetKind.INTERSECT,
+    (exp.Intersect, False): SetKind.INTERSECT_ALL,
+}
+_PARTS = ("this", "expression", "distinct", "with_")
+
+
+def set_rows(
+    statement: Statement, node: exp.SetOperation, left: PrivateRows, right: PrivateRows
+) -> PrivateRows:
+    """Return the combined rows of two blocks of which at least one is protected.
+
+    Raises QueryError where rows of several owners would meet, or belong to nobody.
+    """
+    for key, value in node.args.items():
+        if key not in _PARTS and value not in (None, False, []):
+            raise statement.unsupported(
+                f"{key.strip('_').upper()} on a {type(node).__name__.upper()} of protected rows "
+                "isn't answered.",
+                node,
+                hint="aggregate first",
+            )
+    kind = _KINDS[type(node), bool(node.args.get("distinct"))]
+    if len(left.columns) != len(right.columns):
+        raise statement.wrong(
+            f"one side has {len(left.columns)} columns, the other {len(right.columns)}.", node
+        )
+    if left.correlated or right.correlated:
+        raise statement.unsupported("a set operation can't read the block around a subquery.", node)
+    sides = _aligned(statement, node, left, right, kind)
+    columns = tuple(
+        statement.column(n.name, c.type)
+        for n, c in zip(left.columns, sides[0].columns, strict=False)
+    )
+    extra = sides[0].columns[len(columns) :]
+    columns += tuple(statement.column(c.name, c.type, nullable=False) for c in extra)
+    rows = SetRows(kind, sides[0], sides[1], columns)
+    _check(statement, node, rows)
+    named = tuple(Named(n.name, c) for n, c in zip(left.columns, columns, strict=False))
+    return PrivateRows(rows, named)
+
+
+def _aligned(
+    statement: Statement, node: exp.Expr, left: PrivateRows, right: PrivateRows, kind: SetKind
+) -> tuple[Project, Project]:
+    """Return both sides with equal types; under UNION ALL the owners as a last, hidden column."""
+    sources = [resolved(statement, side.relation) for side in (left, right)]
+    types: list[SqlType] = []
+    for a, b in zip(left.columns, right.columns, strict=True):
+        try:
+            types.append(common_type(a.column.type, b.column.type))
+        except TypeProblem as problem:
+            raise statement.wrong(f"{a.name}: {problem}.", node) from None
+    hidden = [owner_of(source) for source in sources]
+    made = []
+    for source, side, owner in zip(sources, (left, right), hidden, strict=True):
+        columns: list[Column] = []
+        expressions: list[Expression] = []
+        for named, type_ in zip(side.columns, types, strict=True):
+            ref: Expression = Ref(named.column)
+            if named.column.type != type_:
+                ref = functions.cast(ref, type_)
+            columns.append(statement.column(named.name, type_))
+            expressions.append(ref)
+        if kind is SetKind.UNION_ALL and None not in hidden and owner is not None:
+            columns.append(statement.column(owner.name, owner.type, nullable=False))
+            expressions.append(Ref(owner))
+        made.append(Project(source, tuple(columns), tuple(expressions)))
+    return made[0], made[1]
+
+
+def _check(statement: Statement, node: exp.Expr, rows: SetRows) -> None:
+    word = rows.kind.value
+    left, right = is_protected(rows.left), is_protected(rows.right)
+    union = rows.kind in (SetKind.UNION, SetKind.UNION_ALL)
+    if not left or (union and not right):
+        raise statement.not_private(
+            f"{word} of protected and public rows has rows that belong to nobody.",
+            node,
+            hint="aggregate the protected rows first",
+        )
+    if rows.kind is SetKind.UNION_ALL and statement.catalog.unit.level is Level.EVENT:
+        return
+    places = owner_places(rows)
+    if places and (union or not right or _owner_at(rows.right, places)):
+        return
+    owner = owner_of(rows.left)
+    raise statement.not_private(
+        f"{word} compares rows, so the owner has to be among their columns on both sides.",
+        node,
+        hint="UNION ALL"
+        if owner is None
+        else f"SELECT {owner.name}, … on both sides, or UNION ALL",
+    )
+
+
+def _owner_at(side: Rows, places: list[tuple[Column, int]]) -> bool:
+    owners, columns = owners_of(side), output(side)
+    return any(columns[position].number in owners for _, position in places)

@@ -1,0 +1,243 @@
+"""Window functions over private rows: each over the rows of one owner, in an order that is total."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from dp_sql.parser.expressions import Expressions
+from dp_sql.parser.scope import Scope, Statement
+from dp_sql.parser.text import position_of
+from dp_sql.plan.expression import Expression, Literal, Ref
+from dp_sql.plan.relation import output
+from dp_sql.plan.row_aggregates import typed
+from dp_sql.plan.rows import Order, RowAggregateKind, Rows, WindowFunction, WindowRows
+from dp_sql.plan.signature import TypeProblem
+from dp_sql.schema.catalog import ascii_lower
+from dp_sql.schema.sqltype import BIGINT, DOUBLE, SqlType
+from dp_sql.sensitivity.ownership import owner_of, owners_of
+
+_PLAIN: Mapping[type[exp.Expr], tuple[str, SqlType]] = {
+    exp.RowNumber: ("row_number", BIGINT),
+    exp.Rank: ("rank", BIGINT),
+    exp.DenseRank: ("dense_rank", BIGINT),
+    exp.PercentRank: ("percent_rank", DOUBLE),
+    exp.CumeDist: ("cume_dist", DOUBLE),
+}
+_VALUES: Mapping[type[exp.Expr], str] = {
+    exp.Lag: "lag",
+    exp.Lead: "lead",
+    exp.FirstValue: "first_value",
+    exp.LastValue: "last_value",
+    exp.NthValue: "nth_value",
+}
+_AGGREGATES: Mapping[type[exp.Expr], tuple[str, RowAggregateKind]] = {
+    exp.Count: ("count", RowAggregateKind.COUNT),
+    exp.Sum: ("sum", RowAggregateKind.SUM),
+    exp.Avg: ("avg", RowAggregateKind.AVG),
+    exp.Min: ("min", RowAggregateKind.MIN),
+    exp.Max: ("max", RowAggregateKind.MAX),
+    exp.LogicalAnd: ("bool_and", RowAggregateKind.BOOL_AND),
+    exp.LogicalOr: ("bool_or", RowAggregateKind.BOOL_OR),
+}
+_ONE_BY_ONE = (
+    "row_number",
+    "ntile",
+    "lag",
+    "lead",
+    "first_value",
+    "last_value",
+    "nth_value",
+)  # fmt: skip  functions that tell peers apart
+_ALLOWED = (
+    "ROW_NUMBER, RANK, DENSE_RANK, PERCENT_RANK, CUME_DIST, NTILE, LAG, LEAD, FIRST_VALUE, "
+    "LAST_VALUE, NTH_VALUE, COUNT, SUM, AVG, MIN, MAX"
+)
+_LARGEST = 1_000_000  # rows of a constant frame or offset
+
+
+class Windows:
+    """The windows of one block; each becomes a column. named: the block's WINDOW clause."""
+
+    def __init__(
+        self,
+        statement: Statement,
+        scope: Scope,
+        rows: Rows,
+        aliases: dict[str, exp.Expr],
+        named: list[exp.Expr],
+    ) -> None:
+        self._statement = statement
+        self._binder = Expressions(scope, aliases)
+        self._rows = rows
+        self._owners = owners_of(rows)
+        self._named = {ascii_lower(w.name): w for w in named}
+        self._functions: list[WindowFunction] = []
+
+    def meaning(self, node: exp.Expr) -> Expression | None:
+        """Return the column that a window function becomes; None for every other node."""
+        if not isinstance(node, exp.Window):
+            return None
+        partition, order, spec = self._parts(node)
+        if not any(isinstance(e, Ref) and e.column.number in self._owners for e in partition):
+            owner = owner_of(self._rows)
+            raise self._statement.not_private(
+                "a window over the rows of several persons would let one change another's row.",
+                node,
+                hint="use it above the aggregate"
+                if owner is None
+                else f"PARTITION BY {owner.name}, or use it above the aggregate",
+            )
+        frame, counts_rows = self._frame(spec, node)
+        try:
+            name, arguments, type_ = self._function(node.this)
+        except TypeProblem as problem:
+            raise self._statement.wrong(f"{problem}.", node) from None
+        if counts_rows or name in _ONE_BY_ONE:
+            order = self._total(order)
+        found = position_of(self._statement.text, node)
+        place = None if found is None else (self._statement.text, found)
+        column = self._statement.column(name, type_)
+        function = WindowFunction(
+            name, arguments, tuple(partition), tuple(order), frame, column, place=place
+        )
+        for known in self._functions:
+            if _same(known, function):
+                return Ref(known.column)
+        self._functions.append(function)
+        return Ref(column)
+
+    def relation(self) -> Rows:
+        """Return the rows with their windows, once all expressions are bound."""
+        return WindowRows(self._rows, tuple(self._functions)) if self._functions else self._rows
+
+    def _parts(
+        self, node: exp.Window
+    ) -> tuple[list[Expression], list[Order], exp.WindowSpec | None]:
+        used: exp.Expr = node
+        base = node.args.get("alias")
+        if base is not None:
+            found = self._named.get(ascii_lower(base.name))
+            if found is None:
+                raise self._statement.wrong(f"no window is called {base.name!r}.", node)
+            if node.args.get("partition_by") or node.args.get("order") or node.args.get("spec"):
+                raise self._statement.unsupported(
+                    "a window that adds to a named one isn't answered.", node
+                )
+            used = found
+        for key, value in node.args.items():
+            known = ("this", "partition_by", "order", "spec", "alias", "over")
+            if key not in known and value not in (None, False, []):
+                raise self._statement.unsupported("this form of OVER isn't answered.", node)
+        partition = [self._binder.bind(e) for e in used.args.get("partition_by") or []]
+        clause = used.args.get("order")
+        order = [self._order(item) for item in (clause.expressions if clause else [])]
+        spec = used.args.get("spec")
+        return partition, order, spec if isinstance(spec, exp.WindowSpec) else None
+
+    def _order(self, item: exp.Expr) -> Order:
+        if not isinstance(item, exp.Ordered) or item.args.get("with_fill"):
+            raise self._statement.unsupported("this form of ORDER BY isn't answered.", item)
+        bound = self._binder.bind(item.this)
+        return Order(bound, bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
+
+    def _total(self, order: list[Order]) -> list[Order]:
+        """Return the order completed by every column of the rows.
+
+        Claim:   rows that still tie are equal in every column, so which comes first can't be seen.
+        Why:     all columns are among the items of the order.
+        Assumes: equal values have equal bits (canonical rows).
+        Source:  [McSherry2009]
+        """
+        read = {item.expression for item in order}
+        more = [
+            Order(Ref(c), descending=False, nulls_first=False)
+            for c in output(self._rows)
+            if Ref(c) not in read
+        ]
+        return [*order, *more]
+
+    def _frame(self, spec: exp.WindowSpec | None, node: exp.Expr) -> tuple[str, bool]:
+        """Return DuckDB's text of a frame, and whether it counts rows."""
+        if spec is None:
+            return "", False
+        kind = str(spec.args.get("kind") or "").upper()
+        if kind not in ("ROWS", "RANGE", "GROUPS") or spec.args.get("exclude"):
+            raise self._statement.unsupported("this frame isn't answered.", node)
+        ends = []
+        for end in ("start", "end"):
+            value, side = spec.args.get(end), str(spec.args.get(f"{end}_side") or "").upper()
+            if isinstance(value, exp.Literal) and value.is_int and int(value.name) <= _LARGEST:
+                ends.append(f"{int(value.name)} {side}")
+            elif isinstance(value, str) and value.upper() in ("UNBOUNDED", "CURRENT ROW"):
+                ends.append(f"{value.upper()} {side}".strip())
+            elif value is None and end == "end":
+                ends.append("CURRENT ROW")
+            else:
+                raise self._statement.unsupported(
+                    "the ends of a frame are whole constants, UNBOUNDED or CURRENT ROW.", node
+                )
+        if kind == "RANGE" and any(e[0].isdigit() for e in ends):
+            raise self._statement.unsupported(
+                "a RANGE frame with a distance isn't answered.", node, hint="ROWS or GROUPS"
+            )
+        return f"{kind} BETWEEN {ends[0]} AND {ends[1]}", kind == "ROWS"
+
+    def _function(self, node: exp.Expr) -> tuple[str, tuple[Expression, ...], SqlType]:
+        kind = type(node)
+        if kind in _PLAIN and not any(v for v in node.args.values()):
+            name, type_ = _PLAIN[kind]
+            return name, (), type_
+        if kind is exp.Ntile:
+            return "ntile", (self._constant(node.this, least=1),), BIGINT
+        if kind in _VALUES:
+            return self._value(_VALUES[kind], node)
+        if kind in _AGGREGATES:
+            name, aggregate = _AGGREGATES[kind]
+            argument = node.this
+            if any(v for k, v in node.args.items() if k not in ("this", "big_int")) or isinstance(
+                argument, exp.Distinct
+            ):
+                raise self._statement.unsupported(f"this form of {name} isn't answered.", node)
+            if name == "count" and (argument is None or isinstance(argument, exp.Star)):
+                return name, (), BIGINT
+            bound, type_ = typed(aggregate, self._binder.bind(argument))
+            assert bound is not None  # noqa: S101  it has an argument
+            return name, (bound,), type_
+        raise self._statement.unsupported(
+            "this window function isn't answered over one person's rows.", node, hint=_ALLOWED
+        )
+
+    def _value(self, name: str, node: exp.Expr) -> tuple[str, tuple[Expression, ...], SqlType]:
+        for key, value in node.args.items():
+            if key not in ("this", "offset", "default") and value not in (None, False, []):
+                raise self._statement.unsupported(f"this form of {name} isn't answered.", node)
+        first = self._binder.bind(node.this)
+        arguments = [first]
+        if node.args.get("offset") is not None:
+            arguments.append(self._constant(node.args["offset"], least=0))
+        if node.args.get("default") is not None:
+            default = self._binder.bind(node.args["default"])
+            if default.type != first.type:
+                raise TypeProblem(f"the default of {name} is a {first.type}")
+            arguments.append(default)
+        return name, tuple(arguments), first.type
+
+    def _constant(self, node: exp.Expr, *, least: int) -> Literal:
+        if (
+            not isinstance(node, exp.Literal)
+            or not node.is_int
+            or not least <= int(node.name) <= _LARGEST
+        ):
+            raise self._statement.unsupported(
+                f"this is a constant from {least} to {_LARGEST:,}.", node
+            )
+        return Literal(int(node.name), BIGINT)
+
+
+def _same(first: WindowFunction, second: WindowFunction) -> bool:
+    def parts(f: WindowFunction) -> tuple[object, ...]:
+        return f.name, f.arguments, f.partition, f.order, f.frame
+
+    return parts(first) == parts(second)

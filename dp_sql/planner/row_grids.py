@@ -1,0 +1,126 @@
+"""Grids for floating sums over one owner's rows, so that they are exact in every order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import assert_never
+
+from dp_sql.errors import NotPrivateError, Position
+from dp_sql.plan import functions
+from dp_sql.plan.domain import Domain
+from dp_sql.plan.domains import domain_of
+from dp_sql.plan.expression import Expression, Literal
+from dp_sql.plan.printer import expression_text
+from dp_sql.plan.row_aggregates import needs_grid
+from dp_sql.plan.rows import (
+    Filter,
+    Grid,
+    GroupRows,
+    Join,
+    Mark,
+    Project,
+    RowAggregate,
+    RowAggregateKind,
+    Rows,
+    Scan,
+    SetRows,
+    StageScan,
+    WindowFunction,
+    WindowRows,
+)
+from dp_sql.planner.lineage import column_domains
+from dp_sql.schema.catalog import Catalog
+from dp_sql.schema.sqltype import DOUBLE
+
+_SUM_STEPS = 2**40  # between 0 and the larger bound; a sum over 2^45 rows fits a HUGEINT
+_MOMENT_STEPS = 2**30  # either side of the middle; the square fits a BIGINT
+
+
+def with_grids(rows: Rows, catalog: Catalog, limit: int) -> Rows:
+    """Return the relation with a grid for every sum and moment of floats in it.
+
+    Raises NotPrivateError for an argument without bounds: its sum would depend on the order of rows.
+    """
+
+    def again(source: Rows) -> Rows:
+        return with_grids(source, catalog, limit)
+
+    match rows:
+        case Scan() | StageScan():
+            return rows
+        case Filter(source=source) | Project(source=source):
+            return replace(rows, source=again(source))
+        case Join() | Mark() | SetRows():
+            return replace(rows, left=again(rows.left), right=again(rows.right))
+        case GroupRows(source=source, aggregates=aggregates):
+            if any(needs_grid(a.kind, a.argument) for a in aggregates):
+                below = column_domains(source, catalog, limit)
+                aggregates = tuple(_gridded(a, below) for a in aggregates)
+            return replace(rows, source=again(source), aggregates=aggregates)
+        case WindowRows(source=source, functions=listed):
+            if any(_is_float_sum(f) for f in listed):
+                below = column_domains(source, catalog, limit)
+                listed = tuple(
+                    replace(f, grid=_sum_grid(f.arguments[0], below, f.place))
+                    if _is_float_sum(f)
+                    else f
+                    for f in listed
+                )
+            return replace(rows, source=again(source), functions=listed)
+        case _:
+            assert_never(rows)
+
+
+def _is_float_sum(function: WindowFunction) -> bool:
+    return function.name in ("sum", "avg") and function.arguments[0].type.is_float
+
+
+def _gridded(aggregate: RowAggregate, columns: Mapping[int, Domain]) -> RowAggregate:
+    argument, kind = aggregate.argument, aggregate.kind
+    if argument is None or not needs_grid(kind, argument):
+        return aggregate
+    if kind in (RowAggregateKind.SUM, RowAggregateKind.AVG):
+        return replace(aggregate, grid=_sum_grid(argument, columns, aggregate.place))
+    low, high = _ends(argument, columns, aggregate.place)
+    middle = float((low + high) / 2)
+    half = max(high - Fraction(middle), Fraction(middle) - low)
+    centred = functions.call("-", (argument, Literal(middle, DOUBLE)))
+    return replace(aggregate, argument=centred, grid=Grid(-half, half, _step(half, _MOMENT_STEPS)))
+
+
+def _sum_grid(
+    argument: Expression, columns: Mapping[int, Domain], place: tuple[str, Position] | None
+) -> Grid:
+    low, high = _ends(argument, columns, place)
+    return Grid(low, high, _step(max(abs(low), abs(high)), _SUM_STEPS))
+
+
+def _ends(
+    argument: Expression, columns: Mapping[int, Domain], place: tuple[str, Position] | None
+) -> tuple[Fraction, Fraction]:
+    domain = domain_of(argument, columns)
+    if domain.low is not None and domain.high is not None:
+        return domain.low, domain.high
+    text, position = (None, None) if place is None else place
+    what = expression_text(argument)
+    raise NotPrivateError(
+        f"{what} has no bounds: a floating sum over one person's rows is made exact on a grid "
+        "between bounds.",
+        hint=f"declare bounds for its columns, or write CLAMP({what}, low, high)",
+        text=text,
+        position=position,
+    )
+
+
+def _step(most: Fraction, steps: int) -> Fraction:
+    """Return the smallest power of two of which at most `steps` lie between 0 and `most`."""
+    if most == 0:
+        return Fraction(1)
+    ratio = most / steps
+    exponent = ratio.numerator.bit_length() - ratio.denominator.bit_length()
+    step = Fraction(2) ** exponent
+    while step * steps < most:
+        step *= 2
+    return step
