@@ -274,7 +274,13 @@ class _Joiner:
         if not step.merged:
             return full
         kept = output(full)
-        made = [functions.call("coalesce", (Ref(a), Ref(b))) for _, a, b in step.merged]
+        owners = owners_of(rows) | owners_of(item)
+        made = [
+            Ref(owner)
+            if a.number in owners and b.number in owners
+            else functions.call("coalesce", (Ref(a), Ref(b)))
+            for _, a, b in step.merged
+        ]
         return Project(
             full,
             (*kept, *(new for new, _, _ in step.merged)),

@@ -58,6 +58,7 @@ class ReleaseBlock:
         self._scope = scope
         self._owners = owners_of(source)
         self._keys: list[Key] = []
+        self._written: list[tuple[exp.Expr, str]] = []  # keys as the text has them
         self._aggregates: list[Aggregate] = []
         self._name = ""
 
@@ -107,8 +108,17 @@ class ReleaseBlock:
                 raise self._statement.wrong("this can't be a GROUP BY key.", item)
             bound = self._binder.bind(item)
             self._check_key(bound, item)
-            if all(key.expression != bound for key in self._keys):
-                self._keys.append(Key(f"k{len(self._keys)}", bound))
+            found = next((key for key in self._keys if key.expression == bound), None)
+            if found is None:
+                found = Key(f"k{len(self._keys)}", bound)
+                self._keys.append(found)
+            self._written.append((self._behind(item), found.name))
+
+    def _behind(self, item: exp.Expr) -> exp.Expr:
+        """Return the expression that an alias names, or the item itself."""
+        if isinstance(item, exp.Column) and not item.table and self._scope.find(item) is None:
+            return self._aliases.get(ascii_lower(item.name), item)
+        return item
 
     def _check_key(self, bound: Expression, node: exp.Expr) -> None:
         if bound.type.kind in (Kind.INTERVAL, Kind.NULL):
@@ -174,6 +184,8 @@ class ReleaseBlock:
             return None
         if isinstance(node, exp.Column) and node.find(exp.Star) is not None:
             return None
+        if node.find(exp.Query):
+            return next((name for tree, name in self._written if tree == node), None)
         try:
             bound = self._plain.bind(node)
         except QueryError:

@@ -198,9 +198,9 @@ def test_d05_the_debit_comes_before_the_first_row_is_read(
     execute = engine.execute
     before = people.spent()
 
-    def spy(plan: Any, statements: tuple[str, ...]) -> Any:
+    def spy(plan: Any, statements: tuple[str, ...], stages: Any = ()) -> Any:
         seen.append(people.spent())
-        return execute(plan, statements)
+        return execute(plan, statements, stages)
 
     monkeypatch.setattr(engine, "execute", spy)
     people.connection.sql(COUNT, epsilon=1)

@@ -42,6 +42,40 @@ CREATE TABLE visits AS SELECT
 FROM range(2000) AS r(i)
 """
 
+_USERS = """
+CREATE TABLE users AS SELECT
+    CAST(i AS BIGINT) AS uid,
+    ['free', 'basic', 'pro'][1 + h(i, 31) % 3] AS plan,
+    CASE WHEN h(i, 32) % 12 > 0 THEN CAST(18 + h(i, 32) % 60 AS INTEGER) END AS age,
+    ['oslo', 'rome', 'bonn', 'nice'][1 + h(i, 33) % 4] AS home
+FROM range(240) AS r(i)
+"""
+
+_ORDERS = """
+CREATE TABLE orders AS SELECT
+    CAST(i AS BIGINT) AS oid,
+    CAST(h(i, 41) % 260 AS BIGINT) AS uid,
+    CAST(h(i, 42) % 50000 AS DECIMAL(9,2)) / 100 AS total,
+    DATE '2024-01-01' + CAST(h(i, 43) % 91 AS INTEGER) AS placed,
+    ['new', 'paid', 'sent'][1 + h(i, 44) % 3] AS state
+FROM range(700) AS r(i)
+"""
+
+_ITEMS = """
+CREATE TABLE items AS SELECT
+    CAST(h(i, 51) % 700 AS BIGINT) AS oid,
+    CAST(1 + h(i, 52) % 6 AS INTEGER) AS sku,
+    CAST(1 + h(i, 53) % 4 AS INTEGER) AS quantity,
+    CASE WHEN h(i, 54) % 15 > 0 THEN (h(i, 54) % 8000) / 100.0::DOUBLE END AS price
+FROM range(1800) AS r(i)
+"""
+
+_SKUS = """
+CREATE TABLE skus AS SELECT * FROM (VALUES
+    (1, 'tea', 2.5), (2, 'mug', 7.0), (3, 'pen', 1.25), (4, 'hat', NULL), (5, 'bag', 30.0), (7, 'cap', 9.5)
+) AS s(sku, label, cost)
+"""
+
 _PRIVACY = """
 version: 1
 database: "duckdb://"
@@ -91,7 +125,7 @@ tables:
     source: visits.parquet
     owner: uid
     budget: {epsilon: 1e15, delta: 0.1}
-    limits: {max_groups: 100, max_rows_per_group: 60}
+    limits: {max_groups: 100, max_rows_per_group: 500}
     columns:
       uid: {type: bigint}
       page: {type: varchar}
@@ -101,6 +135,44 @@ tables:
       ok: {type: boolean}
       city: {type: varchar}
       seen: {type: timestamp, bounds: [2024-01-01 00:00:00, 2024-04-01 00:00:00]}
+  users:
+    source: users.parquet
+    owner: uid
+    budget: {epsilon: 1e15, delta: 0.1}
+    limits: {max_groups: 1, max_rows_per_group: 1}
+    columns:
+      uid: {type: bigint, unique: true}
+      plan: {type: varchar, values: [free, basic, pro], nullable: false}
+      age: {type: integer, bounds: [0, 120]}
+      home: {type: varchar}
+  orders:
+    source: orders.parquet
+    owner: uid
+    budget: {epsilon: 1e15, delta: 0.1}
+    limits: {max_groups: 30, max_rows_per_group: 30}
+    columns:
+      oid: {type: bigint, unique: true}
+      uid: {type: bigint}
+      total: {type: "decimal(9,2)", bounds: [0, 500]}
+      placed: {type: date, bounds: [2024-01-01, 2024-03-31]}
+      state: {type: varchar, values: [new, paid, sent], nullable: false}
+  items:
+    source: items.parquet
+    owner: {through: orders, on: oid}
+    budget: {epsilon: 1e15, delta: 0.1}
+    limits: {max_groups: 60, max_rows_per_group: 60}
+    columns:
+      oid: {type: bigint}
+      sku: {type: integer, bounds: [1, 6]}
+      quantity: {type: integer, bounds: [1, 4]}
+      price: {type: double, bounds: [0, 80]}
+  skus:
+    public: true
+    source: skus.parquet
+    columns:
+      sku: {type: integer, unique: true}
+      label: {type: varchar}
+      cost: {type: double, bounds: [0, 50]}
 """
     + _CITIES_YAML
 )
@@ -110,7 +182,8 @@ def write_shop(folder: Path) -> None:
     """Write the Parquet files and the schemas people.yaml and visits.yaml into a folder."""
     connection: Any = duckdb.connect()
     connection.execute("CREATE MACRO h(i, k) AS CAST(hash(i * 64 + k) >> 2 AS BIGINT)")
-    for table, text in (("cities", _CITIES), ("people", _PEOPLE), ("visits", _VISITS)):
+    for text in (_CITIES, _PEOPLE, _VISITS, _USERS, _ORDERS, _ITEMS, _SKUS):
+        table = text.split()[2]
         connection.execute(text)
         connection.execute(f"COPY {table} TO '{folder / (table + '.parquet')}' (FORMAT parquet)")
     connection.close()

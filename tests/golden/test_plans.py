@@ -31,6 +31,13 @@ STATEMENTS = [
     "SELECT name, COUNT(*) FROM visits JOIN regions USING (region) GROUP BY name",
     "SELECT COUNT(*) * 1.0 / (SELECT COUNT(*) FROM users) FROM visits",
     "SELECT name FROM regions ORDER BY name",
+    "SELECT plan, COUNT(*) FROM visits v, users u WHERE v.user_id = u.user_id AND minutes > 9 GROUP BY plan",
+    "SELECT AVG(t) FROM (SELECT user_id, SUM(amount) AS t FROM visits GROUP BY user_id)",
+    "SELECT name, COUNT(v.minutes) FROM regions r LEFT JOIN visits v USING (region) GROUP BY name",
+    "SELECT COUNT(*) FROM users u WHERE NOT EXISTS (SELECT 1 FROM visits v WHERE v.user_id = u.user_id)",
+    "SELECT COUNT(*) FROM (SELECT *, RANK() OVER (PARTITION BY user_id ORDER BY day) AS r FROM visits) "
+    "WHERE r = 1",
+    "SELECT COUNT(*) FROM (SELECT user_id, category FROM visits EXCEPT SELECT user_id, plan FROM users)",
 ]
 
 
