@@ -171,8 +171,8 @@ class DuckDBEngine:
         if not statements:
             return Sealed(ExactTable([], [])), None
         with self._lock:
-            for table in stages:
-                self._stage(table)
+            for stage in stages:
+                self._stage(stage)
             main, *apart = [self._run(sql) for sql in statements]
         columns = sum(len(v.columns) for v in plan.vectors) - len(apart)
         kinds = [key.type for key in plan.keys]

@@ -48,7 +48,9 @@ def image_sql(image: Image, limit: int) -> str:
     )
     sources = [f"({_source(s)}) AS s{i}" for i, s in enumerate(image.sources)]
     tables = f" FROM {', '.join(sources)}" if sources else ""
-    listed = f"SELECT DISTINCT {items}{tables} LIMIT {limit + 1}"
+    tests = " AND ".join(lower(c, name) for c in image.conditions)
+    where = f" WHERE {tests}" if tests else ""
+    listed = f"SELECT DISTINCT {items}{tables}{where} LIMIT {limit + 1}"
     return f"SELECT * FROM ({listed}) AS listed_ ORDER BY ALL"  # a plan's text is always the same
 
 

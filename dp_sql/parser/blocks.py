@@ -11,7 +11,7 @@ from dp_sql.parser.from_clause import FromClause, Item
 from dp_sql.parser.group_keys import Names, names_of
 from dp_sql.parser.names import deny_open, is_plain_table
 from dp_sql.parser.private_block import PrivateBlock
-from dp_sql.parser.release_block import RELEASED
+from dp_sql.parser.release_block import RELEASED, ReleaseBlock
 from dp_sql.parser.render import render
 from dp_sql.parser.scope import (
     Bound,
@@ -24,7 +24,7 @@ from dp_sql.parser.scope import (
     Statement,
 )
 from dp_sql.parser.set_operations import set_rows
-from dp_sql.plan.expression import Expression
+from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.release import Stage
 from dp_sql.plan.rows import Rows, StageScan
 from dp_sql.schema.catalog import ascii_lower
@@ -145,6 +145,18 @@ class Blocks:
         steps, scope = clause.steps(clause.items(node))
         block = PrivateBlock(self._statement, self, env, node, (steps, scope))
         return block.relation, scope, block.correlated
+
+    def released(
+        self,
+        scope: Scope,
+        source: Rows,
+        keys: list[Column],
+        item: exp.Expr,
+        env: Environment,
+    ) -> exp.Select:
+        """Return an aggregate over private rows by some columns, as an open query."""
+        block = ReleaseBlock(self._statement, scope, source, {}, self, env)
+        return block.by_columns(keys, item)
 
     def names_of(self, node: exp.Select, env: Environment) -> Names:
         """Return the names that a subquery brings along."""

@@ -61,7 +61,8 @@ class PrivateBlock:
             for item in node.expressions
             if isinstance(item, exp.Alias)
         }
-        self._subqueries = Subqueries(statement, blocks, env, self._scope)
+        read = tuple(step.rows.relation for step in steps)
+        self._subqueries = Subqueries(statement, blocks, env, self._scope, read)
         self.relation, self._padded, self.correlated = self._filtered(steps)
 
     def _filtered(self, steps: list[Step]) -> tuple[Rows, frozenset[int], tuple[Expression, ...]]:
@@ -172,7 +173,7 @@ class PrivateBlock:
         groups = PersonGroups(
             self._statement, self._scope, self.relation, keys, self._aliases, (inner.meaning,)
         )
-        above = Subqueries(self._statement, self._blocks, self._env, self._scope)
+        above = Subqueries(self._statement, self._blocks, self._env, self._scope, ())
         hooks: tuple[Hook, ...] = (groups.meaning, above.meaning)
         having = self._node.args.get("having")
         condition = (

@@ -11,12 +11,13 @@ from dp_sql.errors import QueryError
 from dp_sql.parser import aggregates
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.group_keys import key_nodes
+from dp_sql.parser.links import belongs_to_one
 from dp_sql.parser.names import deny_open
 from dp_sql.parser.scope import Environment, Scope, Statement
 from dp_sql.parser.subqueries import Subqueries
 from dp_sql.parser.text import position_of
 from dp_sql.plan import functions
-from dp_sql.plan.expression import Expression, Literal, Ref, columns_of
+from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
 from dp_sql.plan.nulls import null_on
 from dp_sql.plan.relation import Relation, inputs
 from dp_sql.plan.release import Aggregate, AggregateKind, Key, Release
@@ -52,7 +53,7 @@ class ReleaseBlock:
         self._blocks = blocks
         self._env = env
         self._padded = padded
-        self._subqueries = Subqueries(statement, blocks, env, scope)
+        self._subqueries = Subqueries(statement, blocks, env, scope, (source,))
         self._binder = Expressions(scope, aliases, (self._subqueries.meaning,))
         self._plain = Expressions(scope)
         self._scope = scope
@@ -60,14 +61,11 @@ class ReleaseBlock:
         self._keys: list[Key] = []
         self._written: list[tuple[exp.Expr, str]] = []  # keys as the text has them
         self._aggregates: list[Aggregate] = []
-        self._name = ""
+        self._name, self._position = "", 0
 
     def rewrite(self, node: exp.Select, *, top: bool) -> exp.Select:
         """Return the block over its released table; the release joins the statement's releases."""
-        position = len(self._statement.releases)
-        self._name = f"r{position}"
-        placeholder = Release(self._name, self._source, (), (), ())
-        self._statement.releases.append(placeholder)  # keeps the place while subqueries add theirs
+        self._begin()
         self._bind_keys(node, top=top)
         items = [self._item(item) for item in node.expressions]
         args: dict[str, object] = {
@@ -81,15 +79,34 @@ class ReleaseBlock:
             value = node.args.get(key)
             if value is not None and value != []:
                 args[key] = self._value(value)
+        self._end()
+        return exp.Select(**args)
+
+    def by_columns(self, columns: list[Column], item: exp.Expr) -> exp.Select:
+        """Return an expression over aggregates by some columns of the source, after these."""
+        self._begin()
+        self._keys = [Key(f"k{i}", Ref(column)) for i, column in enumerate(columns)]
+        shown = [self._released(key.name) for key in self._keys]
+        value = exp.Alias(this=self._open(item), alias=exp.to_identifier("value", quoted=True))
+        self._end()
+        source = exp.From(this=exp.table_(self._name, db=RELEASED, quoted=True))
+        return exp.Select(expressions=[*shown, value], from_=source)
+
+    def _begin(self) -> None:
+        """Take a place among the releases, kept while subqueries add theirs."""
+        self._position = len(self._statement.releases)
+        self._name = f"r{self._position}"
+        self._statement.releases.append(Release(self._name, self._source, (), (), ()))
+
+    def _end(self) -> None:
         self._source = self._subqueries.applied(self._source)
-        self._statement.releases[position] = Release(
+        self._statement.releases[self._position] = Release(
             self._name,
             self._source,
             tuple(self._keys),
             tuple(self._aggregates),
             tuple(sorted(_protected_tables(self._source))),
         )
-        return exp.Select(**args)
 
     def _bind_keys(self, node: exp.Select, *, top: bool) -> None:
         nodes = key_nodes(self._statement, node)
@@ -134,6 +151,18 @@ class ReleaseBlock:
                 "a group for each person would show everybody's data.",
                 node,
                 hint="group by something that many people share",
+            )
+        if (
+            self._owners
+            and isinstance(bound, Ref)
+            and belongs_to_one(self._source, bound.column, self._statement.catalog) is not None
+        ):
+            raise self._statement.not_private(
+                f"every value of {bound.column.name} belongs to one person, so each group would "
+                "show one person's data.",
+                node,
+                hint="group by something that many people share, or average over such groups: "
+                "SELECT AVG(t) FROM (SELECT …, SUM(x) AS t … GROUP BY …)",
             )
 
     def _item(self, item: exp.Expr) -> exp.Expr:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.expressions import Expressions
-from dp_sql.parser.links import conjunction, is_unique, shared_owner
+from dp_sql.parser.links import (
+    belongs_to_one,
+    conjunction,
+    is_unique,
+    scan_of,
+    shared_owner,
+)
 from dp_sql.parser.person import PersonGroups
 from dp_sql.parser.scope import Environment, OpenBlock, PrivateRows, Scope, Statement
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Call, Expression, Literal, Ref, columns_of
 from dp_sql.plan.relation import output
 from dp_sql.plan.rows import (
+    GroupRows,
     Join,
     JoinKind,
     Mark,
     RowAggregateKind,
     Rows,
+    Scan,
 )
 from dp_sql.plan.signature import TypeProblem
 from dp_sql.schema import sqltype
@@ -39,15 +47,24 @@ Step = Callable[[Rows], Rows]
 
 
 class Subqueries:
-    """The subqueries of one block. Each gives a column, which `applied` adds to the block's rows."""
+    """The subqueries of one block. Each gives a column, which `applied` adds to the block's rows.
+
+    around: the relations that the block reads.
+    """
 
     def __init__(
-        self, statement: Statement, blocks: Blocks, env: Environment, scope: Scope
+        self,
+        statement: Statement,
+        blocks: Blocks,
+        env: Environment,
+        scope: Scope,
+        around: Sequence[Rows],
     ) -> None:
         self._statement = statement
         self._blocks = blocks
         self._env = env
         self._scope = scope
+        self._around = around
         self._steps: list[Step] = []
 
     def __len__(self) -> int:
@@ -234,6 +251,9 @@ class Subqueries:
         relation, scope, correlated = self._blocks.rows_of(query, env)
         pairs = [self._pair(part, relation, query) for part in correlated]
         keys = [inner for inner, _ in pairs]
+        place = self._by_public(relation, pairs)
+        if place is not None and has_aggregate(item):
+            return self._released_by(place, relation, scope, item, pairs)
         owner = owner_of(relation)
         by = keys if owner is None else [*keys, Ref(owner)]
         groups = PersonGroups(self._statement, scope, relation, by, padded=True)
@@ -274,6 +294,62 @@ class Subqueries:
             query,
             hint="WHERE inner.column = outer.column",
         )
+
+    def _by_public(self, relation: Rows, pairs: list[tuple[Expression, Expression]]) -> Scan | None:
+        """Return the public table whose columns protected rows of all owners are compared with."""
+        if not is_protected(relation):
+            return None
+        owners, catalog = owners_of(relation), self._statement.catalog
+        inner = [e.column for e, _ in pairs if isinstance(e, Ref)]
+        if any(c.number in owners or belongs_to_one(relation, c, catalog) for c in inner):
+            return None
+        outer = [e.column.number for _, e in pairs if isinstance(e, Ref)]
+        if not outer or len(outer) < len(pairs):
+            return None
+        for scan in (s for rows in self._around for s in scans_of(rows)):
+            if scan.public and {c.number for c in scan.columns} >= set(outer):
+                return scan
+        return None
+
+    def _released_by(
+        self,
+        place: Scan,
+        relation: Rows,
+        scope: Scope,
+        item: exp.Expr,
+        pairs: list[tuple[Expression, Expression]],
+    ) -> Expression:
+        """Return the value of a release by the values of public columns, an earlier stage.
+
+        The release has every value that the public table holds as a public key.
+        """
+        names = dict(zip(place.columns, place.sources, strict=True))
+        outer = [e.column for _, e in pairs if isinstance(e, Ref)]
+        sources = tuple(dict.fromkeys(names[c] for c in outer))
+        spec = self._statement.catalog.tables[place.table]
+        scan = scan_of(self._statement, spec, sources)
+        columns = dict(zip(sources, scan.columns, strict=True))
+        values = GroupRows(scan, scan.columns, tuple(Ref(c) for c in scan.columns), ())
+        equal: list[Expression] = [
+            functions.call("=", (inner, Ref(columns[names[c]])))
+            for (inner, _), c in zip(pairs, outer, strict=True)
+        ]
+        joined = Join(relation, values, JoinKind.INNER, conjunction(equal))
+        tree = self._blocks.released(scope, joined, list(scan.columns), item, self._env)
+        rows = self._blocks.stage(tree, item, self._env)
+        *keys, value = (n.column for n in rows.columns)
+        by_name = dict(zip(sources, keys, strict=True))
+
+        def step(around: Rows) -> Rows:
+            matched: list[Expression] = [
+                functions.call("=", (Ref(by_name[names[c]]), Ref(c))) for c in outer
+            ]
+            return Join(around, rows.relation, JoinKind.LEFT, conjunction(matched))
+
+        self._steps.append(step)
+        if isinstance(item, exp.Count):
+            return functions.call("coalesce", (Ref(value), Literal(0, sqltype.BIGINT)))
+        return Ref(value)
 
     def _only_row(
         self,

@@ -134,7 +134,7 @@ def _whose(scan: Scan) -> str:
         return "public"
     if scan.link is not None:
         pairs = ", ".join(f"{own.name} = {name}" for own, name in scan.link.pairs)
-        return f"owner through {scan.link.table} on {pairs}"
+        return f"owner through {scan.link.table} on {pairs}, rows without one left out"
     return "each row its own" if scan.owner is None else f"owner {scan.owner.name}"
 
 

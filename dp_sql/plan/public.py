@@ -27,10 +27,14 @@ class PublicRows:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The distinct values of `expressions` over every combination of rows of `sources`."""
+    """The distinct values of `expressions` over the combinations of rows of `sources`.
+
+    conditions: which combinations count; all of them have to be true.
+    """
 
     sources: tuple[ValueList | PublicRows, ...]
     expressions: tuple[Expression, ...]
+    conditions: tuple[Expression, ...] = ()
 
 
 class PublicFacts(Protocol):

@@ -10,7 +10,15 @@ from dp_sql.plan.domains import domain_of
 from dp_sql.plan.expression import Call, Case, Column, Expression, Literal, Ref, columns_of
 from dp_sql.plan.public import Image, PublicFacts, PublicRows, ValueList
 from dp_sql.plan.release import KeySpace, Release
-from dp_sql.planner.lineage import column_domains, expand, finite_values, scan_column
+from dp_sql.plan.rows import Rows
+from dp_sql.planner.lineage import (
+    always_true,
+    column_domains,
+    expand,
+    finite_values,
+    scan_column,
+    scans,
+)
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.sqltype import Kind
 
@@ -63,7 +71,8 @@ def plan_keys(release: Release, catalog: Catalog, public: PublicFacts, limit: in
         sources[position] = (merged, frozenset(merged))
         parts[position] = sorted(positions)
     for component, positions in parts.items():
-        values = _enumerate(sources[component][0], [expanded[p] for p in positions], public)
+        found, conditions = _narrowed(release.source, sources[component][0])
+        values = _enumerate(found, [expanded[p] for p in positions], conditions, public)
         if values is None:
             private += positions
         else:
@@ -106,19 +115,74 @@ def _sources(
     return found
 
 
+def _narrowed(
+    rows: Rows, found: dict[object, ValueList | PublicRows]
+) -> tuple[dict[object, ValueList | PublicRows], tuple[Expression, ...]]:
+    """Return what a key ranges over with the public tables that it is joined with, and conditions.
+
+    The conditions hold for every row and read these sources alone, so they leave out no row's key.
+    """
+    found = dict(found)
+    conditions = [expand(rows, c) for c in always_true(rows)]
+    public = {
+        c.number: scan
+        for scan, padded in scans(rows)
+        if scan.public and not padded
+        for c in scan.columns
+    }
+    grown = any(isinstance(source, PublicRows) for source in found.values())
+    while grown:
+        grown = False
+        known = _columns(found)
+        for condition in conditions:
+            reads = {c.number for c in columns_of(condition)}
+            equal = isinstance(condition, Call) and condition.function == "="
+            more = reads - known
+            if equal and reads & known and more and all(n in public for n in more):
+                for number in more:
+                    scan = public[number]
+                    found["scan", scan.columns[0].number] = PublicRows(scan, padded=False)
+                grown = True
+                break
+    known = _columns(found)
+    reading = [
+        c for c in conditions if columns_of(c) and all(k.number in known for k in columns_of(c))
+    ]
+    return found, tuple(dict.fromkeys(reading))
+
+
+def _columns(found: dict[object, ValueList | PublicRows]) -> set[int]:
+    """Return the columns of sources; a padded table's are left out: conditions don't hold there."""
+    known = set()
+    for source in found.values():
+        if isinstance(source, ValueList):
+            known.add(source.column.number)
+        elif not source.padded:
+            known |= {c.number for c in source.scan.columns}
+    return known
+
+
 def _enumerate(
-    found: dict[object, ValueList | PublicRows], expressions: list[Expression], public: PublicFacts
+    found: dict[object, ValueList | PublicRows],
+    expressions: list[Expression],
+    conditions: tuple[Expression, ...],
+    public: PublicFacts,
 ) -> tuple[tuple[object, ...], ...] | None:
     sources = tuple(found.values())
     (first, *others) = sources or (None,)
-    if isinstance(first, ValueList) and not others and expressions == [Ref(first.column)]:
+    if (
+        isinstance(first, ValueList)
+        and not others
+        and not conditions
+        and expressions == [Ref(first.column)]
+    ):
         return tuple((value,) for value in first.values)
     combinations = 1
     for source in sources:
         combinations *= len(source.values) if isinstance(source, ValueList) else 1
     if combinations > MOST_CELLS:
         return None
-    return public.image(Image(sources, tuple(expressions)), MOST_CELLS)
+    return public.image(Image(sources, tuple(expressions), conditions), MOST_CELLS)
 
 
 def _image(expression: Expression, domains: dict[int, Domain]) -> tuple[object, ...] | None:

@@ -14,7 +14,7 @@ from attack.scene import PEOPLE, VISITS, Scene, bounded, scene, schema, write
 from oracle.small_engine import Row
 
 import dp_sql
-from dp_sql.errors import DPSQLError, NotPrivateError, SchemaError, UnsupportedSQLError
+from dp_sql.errors import DPSQLError, NotPrivateError, SchemaError
 
 WITHOUT_BOB = [row for row in PEOPLE if row[1] != "bob"]
 WITHOUT_TWO = [row for row in VISITS if row[0] != 2]

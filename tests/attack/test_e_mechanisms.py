@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from attack.scene import Scene, bounded, scene
 
-from dp_sql.errors import ParameterError, UnsupportedSQLError
+from dp_sql.errors import ParameterError
 from dp_sql.mechanisms.measurement import Measurement, calibrate
 from dp_sql.plan.relation import CountMeasure, PresenceMeasure
 from dp_sql.privacy.event import KeySelectionEvent

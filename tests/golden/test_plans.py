@@ -35,8 +35,7 @@ STATEMENTS = [
     "SELECT AVG(t) FROM (SELECT user_id, SUM(amount) AS t FROM visits GROUP BY user_id)",
     "SELECT name, COUNT(v.minutes) FROM regions r LEFT JOIN visits v USING (region) GROUP BY name",
     "SELECT COUNT(*) FROM users u WHERE NOT EXISTS (SELECT 1 FROM visits v WHERE v.user_id = u.user_id)",
-    "SELECT COUNT(*) FROM (SELECT *, RANK() OVER (PARTITION BY user_id ORDER BY day) AS r FROM visits) "
-    "WHERE r = 1",
+    "SELECT SUM(r) FROM (SELECT user_id, RANK() OVER (PARTITION BY user_id ORDER BY day) r FROM visits)",
     "SELECT COUNT(*) FROM (SELECT user_id, category FROM visits EXCEPT SELECT user_id, plan FROM users)",
 ]
 
