@@ -76,7 +76,7 @@ class Blocks:
             name = cte.alias
             inner = env
             if recursive and _names_table(cte.this, name):
-                if self._reads_protected(cte.this, env):
+                if self.reads_protected(cte.this, env):
                     raise self._statement.not_private(
                         "a recursive CTE can't read protected rows.",
                         cte.args.get("alias"),
@@ -95,7 +95,8 @@ class Blocks:
                 env = env.with_cte(name, OpenName(copy, inner is not env))
         return env, kept
 
-    def _reads_protected(self, node: exp.Expr, env: Environment) -> bool:
+    def reads_protected(self, node: exp.Expr, env: Environment) -> bool:
+        """Return whether some table inside a tree is protected."""
         for table in node.find_all(exp.Table):
             if not is_plain_table(table):
                 continue
@@ -130,7 +131,11 @@ class Blocks:
         env, kept = self._ctes(node, env)
         clause = FromClause(self._statement, self, env)
         items = clause.items(node)
-        protected = any(item.rows is not None and item.rows.protected for item in items)
+        protected = any(
+            (item.rows is not None and item.rows.protected)
+            or (item.rows is None and item.tree is None)
+            for item in items
+        )
         if not protected and not (rows and items and _is_plain(node)):
             return OpenBlock(self._with(self._open(node, items, env), kept))
         block = PrivateBlock(self._statement, self, env, node, clause.steps(items))

@@ -109,6 +109,10 @@ class FromClause:
                 kept = {k: v for k, v in node.args.items() if k == "alias"}
                 return Item(node, join, alias, None, exp.Subquery(this=bound.tree, **kept))
             return Item(node, join, alias, self._blocks.rename(bound, names, node), None)
+        if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
+            if self._blocks.reads_protected(node, self._env):
+                return Item(node, join, alias, None, None)
+            return Item(node, join, alias, None, self._blocks.open_expression(node, self._env))
         deny_open(self._statement, node)
         if not isinstance(node, exp.Values | exp.Unnest | exp.Table):
             raise self._statement.unsupported("this item of FROM isn't answered.", node)
@@ -129,7 +133,8 @@ class FromClause:
         merged: dict[str, Column] = {}
         steps: list[Step] = []
         for item in items:
-            rows = self._rows(item)
+            before = Scope(self._statement, tuple(sources), merged, outer)
+            rows = self._rows(item, before)
             if any(ascii_lower(s.alias) == ascii_lower(item.alias) for s in sources):
                 raise self._statement.wrong(
                     f"two tables are called {item.alias!r}.", item.node, hint="give one an alias"
@@ -145,18 +150,28 @@ class FromClause:
             sources.append(Source(item.alias, rows.columns))
             scope = Scope(self._statement, tuple(sources), merged, outer)
             condition = self._condition(item, item.join, left, right, shared, scope)
+            condition += rows.correlated
             kept = self._merge(way, left, right, shared, merged)
             steps.append(Step(rows, way, tuple(condition), item.node, item.alias, kept))
             if way in (Way.SEMI, Way.ANTI):
                 sources.pop()
         return steps, Scope(self._statement, tuple(sources), merged, outer)
 
-    def _rows(self, item: Item) -> PrivateRows:
+    def _rows(self, item: Item, before: Scope) -> PrivateRows:
+        """Return the rows of an item; what is LATERAL may read the items before it."""
         if item.rows is not None:
             return item.rows
-        if item.tree is None:
-            raise self._statement.unsupported("this item of FROM isn't answered.", item.node)
         names = [i.name for i in _alias_columns(item.node)]
+        if isinstance(item.node, exp.Lateral):
+            bound = self._blocks.query(item.node.this, self._env.inside(before), rows=True)
+            if isinstance(bound, PrivateRows):
+                return self._blocks.rename(bound, names, item.node)
+        if item.tree is None:
+            raise self._statement.unsupported(
+                "this LATERAL subquery isn't answered: its aggregate depends on the outer row.",
+                item.node,
+                hint="write the aggregate as a value: (SELECT AVG(x) FROM … WHERE …)",
+            )
         rows = self._blocks.stage(_as_query(item.tree), item.node, self._env)
         return self._blocks.rename(rows, names, item.node)
 

@@ -21,6 +21,7 @@ from dp_sql.parser.scope import (
     Scope,
     Statement,
 )
+from dp_sql.parser.select_list import listed
 from dp_sql.parser.subqueries import Subqueries
 from dp_sql.parser.windows import Windows
 from dp_sql.plan import functions
@@ -293,7 +294,9 @@ class PrivateBlock:
         self, hooks: tuple[Hook, ...], keys: list[Column] | None
     ) -> list[tuple[str, Expression]]:
         binder = Expressions(self._scope, self._aliases, hooks)
-        found = [pair for item in self._node.expressions for pair in self._items(item, binder)]
+        found = [
+            pair for item in self._node.expressions for pair in listed(item, self._scope, binder)
+        ]
         if keys is not None and any(isinstance(i, exp.Star) for i in self._node.expressions):
             raise self._statement.wrong("* can't stand beside groups.", self._node)
         return found
@@ -348,35 +351,6 @@ class PrivateBlock:
             self.correlated,
             personal,
         )
-
-    def _items(self, item: exp.Expr, binder: Expressions) -> list[tuple[str, Expression]]:
-        """Return the (name, expression) pairs that one item of a select list stands for."""
-        if isinstance(item, exp.Star) or (
-            isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
-        ):
-            star = item if isinstance(item, exp.Star) else item.this
-            if any(value for key, value in star.args.items() if key != "this"):
-                raise self._statement.unsupported(
-                    "* with EXCLUDE, REPLACE or RENAME isn't answered over protected rows.",
-                    item,
-                    hint="name the columns",
-                )
-            named = self._scope.named()
-            if isinstance(item, exp.Column):
-                wanted = [
-                    s
-                    for s in self._scope.sources
-                    if ascii_lower(s.alias) == ascii_lower(item.table)
-                ]
-                if not wanted:
-                    raise self._statement.wrong(f"no table is called {item.table!r} here.", item)
-                named = wanted[0].columns
-            return [(n.name, Ref(n.column)) for n in named]
-        if isinstance(item, exp.Alias):
-            return [(item.alias, binder.bind(item.this))]
-        bound = binder.bind(item)
-        name = item.name if isinstance(item, exp.Column) else item.sql(dialect="duckdb")
-        return [(name, bound)]
 
 
 def _parts(condition: exp.Expr) -> list[exp.Expr]:

@@ -74,7 +74,7 @@ REFUSED = [
     ("SELECT COUNT(*) FROM visits WHERE amount > ?", UnsupportedSQLError),
     ("SELECT COUNT(*) FROM visits WHERE amount > 0x10", QueryError),
     ("SELECT #1 FROM visits", UnsupportedSQLError),
-    ("SELECT * EXCLUDE (amount) FROM visits", UnsupportedSQLError),
+    ("SELECT * EXCLUDE (amount) FROM visits", NotPrivateError),
     ("SELECT COUNT(*) + (SELECT amount FROM visits) FROM visits", NotPrivateError),
     ("SELECT EXISTS (SELECT 1 FROM visits)", NotPrivateError),
     ("WITH RECURSIVE t AS (SELECT amount FROM visits UNION ALL FROM t) SELECT COUNT(*) FROM t",
