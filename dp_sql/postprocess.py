@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import duckdb
 import numpy as np
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import EngineError, QueryError
 from dp_sql.plan.release import GROUP_NUMBER, Residual
 from dp_sql.schema.catalog import Catalog

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +26,7 @@ from dp_sql.budget.record import (
     spend_texts,
     text,
 )
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import LedgerError
 from dp_sql.privacy.event_json import events_from_json, events_to_json
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -11,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
 
+from dp_sql.dataclass import dataclass
 from dp_sql.privacy.unit import PrivacyUnit
 from dp_sql.schema.sqltype import SqlType
 
