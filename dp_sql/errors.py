@@ -16,7 +16,7 @@ No message, code or attribute depends on protected values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dp_sql.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

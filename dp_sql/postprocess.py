@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import duckdb
 import numpy as np
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import EngineError, QueryError
 from dp_sql.plan.release import GROUP_NUMBER, Residual
 from dp_sql.schema.catalog import Catalog
@@ -32,7 +32,13 @@ _CLOSED = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
+_FEW = 500  # rows of a released table that go as parameters; more are scanned as arrays
+_MOST_BOUND = 1000  # residuals whose columns are kept
 _CLAMP = "CREATE MACRO clamp(x, lo, hi) AS CASE WHEN x < lo THEN lo WHEN x > hi THEN hi ELSE x END"
+
+
+_Shape: TypeAlias = tuple[tuple[str, SqlType], ...]  # names and types of a table's columns
+_Columns: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]  # names, types
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,8 @@ class PostProcessor:
         self._public_columns = public_columns
         self._loaded: set[str] = set()
         self._lock = threading.RLock()
+        self._shapes: dict[str, _Shape] = {}  # the released tables that there are
+        self._bound: dict[tuple[str, tuple[tuple[str, _Shape], ...]], _Columns] = {}
         self._connection: Any = duckdb.connect(":memory:")
         run = self._connection.execute
         for setting in _SETTINGS:
@@ -108,30 +116,44 @@ class PostProcessor:
         protected values.
         """
         with self._lock:
-            self._load(residual.public_tables)
-            for name, columns in tables.items():
+            names, types = self._columns(residual, {n: tuple(c) for n, c in tables.items()})
+            if residual.original is not None:
+                with contextlib.suppress(duckdb.Error):  # GoogleSQL's forms aren't DuckDB's
+                    if self._is_one_query(residual.original):
+                        described = self._connection.execute(f"DESCRIBE {residual.original}")
+                        original = tuple(str(row[0]) for row in described.fetchall())
+                        if len(original) == len(names):
+                            names = original
+            return names, types
+
+    def _columns(self, residual: Residual, tables: Mapping[str, _Shape]) -> _Columns:
+        """Return names and types as the residual has them: anew where it reads public tables."""
+        known = (residual.sql, tuple(tables.items()))
+        if known in self._bound and not residual.public_tables:
+            return self._bound[known]
+        self._load(residual.public_tables)
+        self._drop(self._shapes.keys() - tables.keys())
+        for name, columns in tables.items():
+            if self._shapes.get(name) != columns:
                 listed = ", ".join(f"{_quoted(c)} {t}" for c, t in columns)
                 self._connection.execute(
                     f"CREATE OR REPLACE TABLE released.{_quoted(name)} ({listed})"
                 )
-            try:
-                if not self._is_one_query(residual.sql):
-                    raise QueryError("the part above the aggregates is no single query.")
-                bound = self._connection.execute(f"DESCRIBE {residual.sql}").fetchall()
-            except duckdb.Error as error:
-                text = str(error).split("\n", maxsplit=1)[0].split(": ", 1)[-1]
-                raise QueryError(
-                    f"the part above the aggregates can't be run: {text[:200]}"
-                ) from None
-            if residual.row_items:
-                bound = bound[:-1]
-            names = tuple(str(row[0]) for row in bound)
-            with contextlib.suppress(duckdb.Error):  # GoogleSQL's forms aren't DuckDB's
-                if self._is_one_query(residual.original):
-                    original = self._connection.execute(f"DESCRIBE {residual.original}").fetchall()
-                    if len(original) == len(names):
-                        names = tuple(str(row[0]) for row in original)
-            return names, tuple(str(row[1]) for row in bound)
+                self._shapes[name] = columns
+        try:
+            if not self._is_one_query(residual.sql):
+                raise QueryError("the part above the aggregates is no single query.")
+            bound = self._connection.execute(f"DESCRIBE {residual.sql}").fetchall()
+        except duckdb.Error as error:
+            text = str(error).split("\n", maxsplit=1)[0].split(": ", 1)[-1]
+            raise QueryError(f"the part above the aggregates can't be run: {text[:200]}") from None
+        if residual.row_items:
+            bound = bound[:-1]
+        found = tuple(str(row[0]) for row in bound), tuple(str(row[1]) for row in bound)
+        if len(self._bound) >= _MOST_BOUND:
+            self._bound.clear()
+        self._bound[known] = found
+        return found
 
     def columns(
         self,
@@ -140,7 +162,7 @@ class PostProcessor:
         tables: Mapping[str, Sequence[tuple[str, SqlType]]],
     ) -> tuple[tuple[str, str], ...]:
         """Return the column names and types of a text above the releases, as `describe` does."""
-        names, types = self.describe(Residual(sql, sql, public_tables), tables)
+        names, types = self.describe(Residual(sql, None, public_tables), tables)
         return tuple(zip(names, types, strict=True))
 
     def texts(
@@ -213,14 +235,20 @@ class PostProcessor:
 
     @contextlib.contextmanager
     def _released(self, tables: Mapping[str, Sequence[ReleasedColumn]]) -> Iterator[None]:
+        """Fill released tables for the body. Small ones stay until other statements' replace them."""
         with self._lock:
+            self._drop(self._shapes.keys() - tables.keys())
             for name, columns in tables.items():
                 self._create(name, columns)
             try:
                 yield
             finally:
-                for name in tables:
-                    self._connection.execute(f"DROP TABLE IF EXISTS released.{_quoted(name)}")
+                self._drop({name for name, c in tables.items() if len(c[0].values) > _FEW})
+
+    def _drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._connection.execute(f"DROP TABLE IF EXISTS released.{_quoted(name)}")
+            self._shapes.pop(name, None)
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
@@ -235,22 +263,26 @@ class PostProcessor:
             ) from None
 
     def _create(self, name: str, columns: Sequence[ReleasedColumn]) -> None:
-        staged, items = {}, []
-        for index, column in enumerate(columns):
-            if isinstance(column.values, np.ndarray):
-                staged[f"s{index}"] = column.values
-                items.append(f"s{index} AS {_quoted(column.name)}")
-            else:
-                staged[f"s{index}"] = _texts(column.values)
-                items.append(f"CAST(s{index} AS {column.type}) AS {_quoted(column.name)}")
-        self._connection.register("staged_", staged)
-        try:
-            self._connection.execute(
-                f"CREATE OR REPLACE TABLE released.{_quoted(name)} AS "
-                f"SELECT {', '.join(items)} FROM staged_"
+        target = f"CREATE OR REPLACE TABLE released.{_quoted(name)} AS SELECT"
+        values = [
+            c.values if isinstance(c.values, np.ndarray) else _texts(c.values) for c in columns
+        ]
+        if len(values[0]) <= _FEW:
+            items = ", ".join(
+                f"CAST(unnest(CAST(? AS {_list_type(v)})) AS {c.type}) AS {_quoted(c.name)}"
+                for c, v in zip(columns, values, strict=True)
             )
-        finally:
-            self._connection.unregister("staged_")
+            self._connection.execute(f"{target} {items}", [v.tolist() for v in values])
+        else:
+            items = ", ".join(
+                f"CAST(s{i} AS {c.type}) AS {_quoted(c.name)}" for i, c in enumerate(columns)
+            )
+            self._connection.register("staged_", {f"s{i}": v for i, v in enumerate(values)})
+            try:
+                self._connection.execute(f"{target} {items} FROM staged_")
+            finally:
+                self._connection.unregister("staged_")
+        self._shapes[name] = tuple((c.name, c.type) for c in columns)
 
     def _load(self, tables: Sequence[str]) -> None:
         """Copy public tables that aren't files of their own, each once."""
@@ -290,6 +322,16 @@ def _texts(values: Sequence[object]) -> NDArray[Any]:
             None if value is None else (repr(value) if isinstance(value, float) else str(value))
         )
     return result
+
+
+def _list_type(values: NDArray[Any]) -> str:
+    match values.dtype.kind:
+        case "i":
+            return "BIGINT[]"
+        case "f":
+            return "DOUBLE[]"
+        case _:
+            return "VARCHAR[]"
 
 
 def _quoted(name: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, QueryError
 from dp_sql.executor.engine import Engine
 from dp_sql.mechanisms.empty import without_empty

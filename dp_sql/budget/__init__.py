@@ -15,7 +15,7 @@ def open_ledger(where: str | Path) -> Ledger:
     Raises LedgerError, and changes nothing, where the folder is missing or can't be written, the
     file is no ledger, is empty, damaged or of another layout, or another process holds it.
     """
-    from dp_sql.budget.ledger import Ledger  # noqa: PLC0415  SQLAlchemy takes 0.3 s to import
+    from dp_sql.budget.ledger import Ledger  # noqa: PLC0415  only who opens one needs SQLite
     from dp_sql.budget.store import open_store  # noqa: PLC0415
 
     return Ledger(open_store(where))

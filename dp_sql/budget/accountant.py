@@ -40,11 +40,11 @@ Source:  [Rogers2016] (basic composition, chosen on the way), [FeldmanZrnic2021]
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import assert_never
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
 from dp_sql.privacy.cost import Cost
 from dp_sql.privacy.event import Event, pure_epsilon, selection_delta

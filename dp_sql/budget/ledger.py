@@ -15,13 +15,12 @@ depends on clocks.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
-
-from sqlalchemy import Connection
 
 from dp_sql.budget import rows
 from dp_sql.budget.accountant import fits, order_of, price
@@ -153,7 +152,10 @@ class Ledger:
 
 
 def _charge(
-    connection: Connection, asked: tuple[int, str, StatementRecord], identity: str, cost: Cost
+    connection: sqlite3.Connection,
+    asked: tuple[int, str, StatementRecord],
+    identity: str,
+    cost: Cost,
 ) -> None:
     """Append the charge of one table, or raise BudgetExceededError where it has no room."""
     known = _registered(connection, identity)
@@ -180,7 +182,7 @@ def _charge(
     rows.put_sums(connection, identity, rows.Sums(totals.entries + 1, totals.spent + spend))
 
 
-def _registered(connection: Connection, identity: str) -> Registration:
+def _registered(connection: sqlite3.Connection, identity: str) -> Registration:
     known = rows.registration(connection, identity)
     if known is None:
         raise LedgerError(

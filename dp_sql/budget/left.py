@@ -7,12 +7,13 @@ are public: no message depends on the data or on who asks.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import assert_never
 
 from dp_sql.budget.accountant import DELTA_UNITS, EPSILON_UNITS, Filter, Spend, fits, price
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import BudgetExceededError, InternalError
 from dp_sql.privacy.amount import show_down, show_up
 from dp_sql.privacy.cost import Cost

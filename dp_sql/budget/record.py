@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
 from dp_sql.budget.accountant import Filter, Spend, filter_of
 from dp_sql.budget.left import Share
+from dp_sql.dataclass import dataclass
 from dp_sql.privacy.amount import show, show_down
 from dp_sql.privacy.event import Event
 from dp_sql.privacy.unit import PrivacyUnit

@@ -1,32 +1,16 @@
-"""The tables of a ledger and every statement that reads or writes them (SQLAlchemy Core).
+"""The tables of a ledger and every statement that reads or writes them, as plain SQL.
 
-Numbers are TEXT: amounts outgrow 64 bits. Each function runs inside a transaction of its caller,
-and raises LedgerError for a row that no ledger would hold.
+Amounts are TEXT: they outgrow 64 bits. Each function runs inside a transaction of its caller, over a
+connection of `store`, and raises LedgerError for a row that no ledger would hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-
-from sqlalchemy import (
-    CheckConstraint,
-    Column,
-    Connection,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    bindparam,
-    insert,
-    select,
-    update,
-)
 
 from dp_sql.budget.accountant import NOTHING, Spend
 from dp_sql.budget.record import (
@@ -42,6 +26,7 @@ from dp_sql.budget.record import (
     spend_texts,
     text,
 )
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import LedgerError
 from dp_sql.privacy.event_json import events_from_json, events_to_json
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
@@ -52,75 +37,100 @@ VERSION = 1
 
 _AMOUNTS = ("pure", "rdp", "selection_delta", "epsilon", "delta")
 
-metadata = MetaData()
-schema_version = Table("schema_version", metadata, Column("version", Integer, nullable=False))
-tables = Table(
-    "tables",
-    metadata,
-    Column("identity", Text, primary_key=True),
-    *(Column(name, Text, nullable=False) for name in ("name", "level", "adjacency")),
-    Column("group_size", Integer, nullable=False),
-    *(Column(name, Text, nullable=False) for name in ("unit", "accountant", "epsilon", "delta")),
-    Column("selection_delta", Text, nullable=False),
-    Column("alpha", Text),
-    *(Column(name, Text, nullable=False) for name in ("registered_at", "digest")),
-)
-statements = Table(
-    "statements",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("query_id", Text, nullable=False, unique=True),
-    *(Column(name, Text, nullable=False) for name in ("time", "analyst")),
-    Column("status", Text, CheckConstraint("status IN ('reserved', 'answered', 'failed')")),
-    *(Column(name, Text, nullable=False) for name in ("sql_hash", "sql")),
-)
-entries = Table(
-    "entries",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("statement", Integer, ForeignKey("statements.id"), nullable=False),
-    Column("identity", Text, ForeignKey("tables.identity"), nullable=False),
-    *(Column(name, Text, nullable=False) for name in (*_AMOUNTS, "events", "previous", "hash")),
-    Index("entries_of_table", "identity", "id"),
-)
-sums = Table(
-    "sums",
-    metadata,
-    Column("identity", Text, ForeignKey("tables.identity"), primary_key=True),
-    Column("entries", Integer, nullable=False),
-    *(Column(name, Text, nullable=False) for name in (*_AMOUNTS, "digest")),
-)
-
-_HEAD = select(entries.c.id, entries.c.hash).order_by(entries.c.id.desc()).limit(1)
-_REGISTRATION = select(tables).where(tables.c.identity == bindparam("identity"))
-_REGISTRATIONS = select(tables).order_by(tables.c.name, tables.c.identity)
-_SUMS = select(sums).where(sums.c.identity == bindparam("identity"))
-_WITH_SUMS = select(sums.c.identity).order_by(sums.c.identity)
-_ADD_STATEMENT = insert(statements).returning(statements.c.id)
-_ADD_ENTRY = insert(entries)
-_SET_SUMS = update(sums).where(sums.c.identity == bindparam("of"))
-_SET_STATUS = (
-    update(statements)
-    .where(statements.c.id == bindparam("statement"))
-    .where(statements.c.query_id == bindparam("query"))
-    .where(statements.c.status == Status.RESERVED)
-)
-_PAGE = (
-    select(
-        *entries.c,
-        *(statements.c[name] for name in ("query_id", "time", "analyst", "sql", "status")),
-        statements.c.sql_hash,
+_TABLES = (
+    "CREATE TABLE schema_version (version INTEGER NOT NULL)",
+    """
+    CREATE TABLE tables (
+        identity TEXT NOT NULL PRIMARY KEY,
+        name TEXT NOT NULL,
+        level TEXT NOT NULL,
+        adjacency TEXT NOT NULL,
+        group_size INTEGER NOT NULL,
+        unit TEXT NOT NULL,
+        accountant TEXT NOT NULL,
+        epsilon TEXT NOT NULL,
+        delta TEXT NOT NULL,
+        selection_delta TEXT NOT NULL,
+        alpha TEXT,
+        registered_at TEXT NOT NULL,
+        digest TEXT NOT NULL
     )
-    .join_from(entries, statements, isouter=True)
-    .where(entries.c.id > bindparam("after"))
-    .order_by(entries.c.id)
-    .limit(500)
+    """,
+    """
+    CREATE TABLE statements (
+        id INTEGER NOT NULL PRIMARY KEY,
+        query_id TEXT NOT NULL UNIQUE,
+        time TEXT NOT NULL,
+        analyst TEXT NOT NULL,
+        status TEXT CHECK (status IN ('reserved', 'answered', 'failed')),
+        sql_hash TEXT NOT NULL,
+        sql TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE entries (
+        id INTEGER NOT NULL PRIMARY KEY,
+        statement INTEGER NOT NULL REFERENCES statements (id),
+        identity TEXT NOT NULL REFERENCES tables (identity),
+        pure TEXT NOT NULL,
+        rdp TEXT NOT NULL,
+        selection_delta TEXT NOT NULL,
+        epsilon TEXT NOT NULL,
+        delta TEXT NOT NULL,
+        events TEXT NOT NULL,
+        previous TEXT NOT NULL,
+        hash TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX entries_of_table ON entries (identity, id)",
+    """
+    CREATE TABLE sums (
+        identity TEXT NOT NULL PRIMARY KEY REFERENCES tables (identity),
+        entries INTEGER NOT NULL,
+        pure TEXT NOT NULL,
+        rdp TEXT NOT NULL,
+        selection_delta TEXT NOT NULL,
+        epsilon TEXT NOT NULL,
+        delta TEXT NOT NULL,
+        digest TEXT NOT NULL
+    )
+    """,
+)
+_TABLE = (
+    "identity name level adjacency group_size unit accountant epsilon delta selection_delta alpha "
+    "registered_at digest"
+).split()
+_STATEMENT = ("query_id", "time", "analyst", "status", "sql_hash", "sql")
+_ENTRY = ("id", "statement", "identity", *_AMOUNTS, "events", "previous", "hash")
+_TOTALS = ("identity", "entries", *_AMOUNTS, "digest")
+
+
+def _listed(columns: Iterable[str], form: str = "{}") -> str:
+    return ", ".join(form.format(column) for column in columns)
+
+
+def _insert(table: str, columns: Iterable[str]) -> str:
+    return f"INSERT INTO {table} ({_listed(columns)}) VALUES ({_listed(columns, ':{}')})"
+
+
+_HEAD = "SELECT id, hash FROM entries ORDER BY id DESC LIMIT 1"
+_REGISTRATION = f"SELECT {_listed(_TABLE)} FROM tables WHERE identity = ?"
+_REGISTRATIONS = f"SELECT {_listed(_TABLE)} FROM tables ORDER BY name, identity"
+_ADD_REGISTRATION = _insert("tables", _TABLE)
+_SUMS = f"SELECT {_listed(_TOTALS)} FROM sums WHERE identity = ?"
+_WITH_SUMS = "SELECT identity FROM sums ORDER BY identity"
+_ADD_SUMS = _insert("sums", _TOTALS)
+_SET_SUMS = f"UPDATE sums SET {_listed(_TOTALS[1:], '{0} = :{0}')} WHERE identity = :identity"
+_ADD_STATEMENT = f"{_insert('statements', _STATEMENT)} RETURNING id"
+_SET_STATUS = "UPDATE statements SET status = ? WHERE id = ? AND query_id = ? AND status = ?"
+_ADD_ENTRY = _insert("entries", _ENTRY)
+_PAGE = (
+    f"SELECT {_listed(_ENTRY, 'e.{}')}, {_listed(_STATEMENT, 's.{}')} "
+    "FROM entries AS e LEFT JOIN statements AS s ON e.statement = s.id "
+    "WHERE e.id > ? ORDER BY e.id LIMIT 500"
 )
 _LAST_OF_TABLE = (
-    select(entries)
-    .where(entries.c.identity == bindparam("identity"))
-    .order_by(entries.c.id.desc())
-    .limit(1)
+    f"SELECT {_listed(_ENTRY)} FROM entries WHERE identity = ? ORDER BY id DESC LIMIT 1"
 )
 
 
@@ -142,15 +152,16 @@ class Link:
     hash: str
 
 
-def create(connection: Connection) -> None:
+def create(connection: sqlite3.Connection) -> None:
     """Make the tables of an empty ledger."""
-    metadata.create_all(connection)
-    connection.execute(insert(schema_version).values(version=VERSION))
+    for table in _TABLES:
+        connection.execute(table)
+    connection.execute("INSERT INTO schema_version VALUES (?)", (VERSION,))
 
 
-def check_version(connection: Connection) -> None:
+def check_version(connection: sqlite3.Connection) -> None:
     """Raise LedgerError unless the ledger has the layout of this module."""
-    found = connection.execute(select(schema_version.c.version)).scalars().all()
+    found = [row[0] for row in connection.execute("SELECT version FROM schema_version")]
     if found != [VERSION]:
         shown = found[0] if len(found) == 1 else "none"
         raise LedgerError(
@@ -159,7 +170,7 @@ def check_version(connection: Connection) -> None:
         )
 
 
-def add_registration(connection: Connection, registration: Registration) -> None:
+def add_registration(connection: sqlite3.Connection, registration: Registration) -> None:
     """Store a new table that has spent nothing."""
     unit, spec = registration.unit, registration.spec
     row = {
@@ -177,53 +188,53 @@ def add_registration(connection: Connection, registration: Registration) -> None
         "registered_at": registration.registered_at,
         "digest": registration.digest,
     }
-    connection.execute(insert(tables), row)
-    connection.execute(insert(sums), _sums_row(registration.identity, Sums(0, NOTHING)))
+    connection.execute(_ADD_REGISTRATION, row)
+    connection.execute(_ADD_SUMS, _sums_row(registration.identity, Sums(0, NOTHING)))
 
 
-def registration(connection: Connection, identity: str) -> Registration | None:
+def registration(connection: sqlite3.Connection, identity: str) -> Registration | None:
     """Return the table of that identity, or None. Raises LedgerError where its digest is wrong."""
-    row = connection.execute(_REGISTRATION, {"identity": identity}).one_or_none()
+    row = connection.execute(_REGISTRATION, (identity,)).fetchone()
     return None if row is None else _registration(row)
 
 
-def registrations(connection: Connection) -> list[Registration]:
+def registrations(connection: sqlite3.Connection) -> list[Registration]:
     """Return all tables by name. Raises LedgerError where a digest is wrong."""
     return [_registration(row) for row in connection.execute(_REGISTRATIONS)]
 
 
-def sums_of(connection: Connection, identity: str) -> Sums:
+def sums_of(connection: sqlite3.Connection, identity: str) -> Sums:
     """Return what a registered table has spent. Raises LedgerError where the digest is wrong."""
-    row = connection.execute(_SUMS, {"identity": identity}).one_or_none()
+    row = connection.execute(_SUMS, (identity,)).fetchone()
     if row is None:
         raise LedgerError(f"The ledger is damaged: the sums of {identity!r} are missing.")
     with readable(f"the sums of {identity!r}"):
-        found = Sums(row.entries, spend_from_texts(row[2:7]))
-        if row.digest != _sums_digest(identity, found):
+        found = Sums(row["entries"], spend_from_texts(row[2:7]))
+        if row["digest"] != _sums_digest(identity, found):
             raise ValueError("wrong digest")
     return found
 
 
-def tables_with_sums(connection: Connection) -> list[str]:
+def tables_with_sums(connection: sqlite3.Connection) -> list[str]:
     """Return the identities that have sums, whether or not they are registered."""
-    return list(connection.execute(_WITH_SUMS).scalars())
+    return [row[0] for row in connection.execute(_WITH_SUMS)]
 
 
-def put_sums(connection: Connection, identity: str, totals: Sums) -> None:
+def put_sums(connection: sqlite3.Connection, identity: str, totals: Sums) -> None:
     """Replace the sums of a registered table."""
-    connection.execute(_SET_SUMS, {"of": identity, **_sums_row(identity, totals)})
+    connection.execute(_SET_SUMS, _sums_row(identity, totals))
 
 
-def head(connection: Connection) -> tuple[int, str]:
+def head(connection: sqlite3.Connection) -> tuple[int, str]:
     """Return number and digest of the last entry; 0 and GENESIS before the first."""
-    row = connection.execute(_HEAD).one_or_none()
+    row = connection.execute(_HEAD).fetchone()
     if row is None:
         return 0, GENESIS
-    with readable(f"entry {row.id}"):
-        return row.id, text(row.hash)
+    with readable(f"entry {row['id']}"):
+        return row["id"], text(row["hash"])
 
 
-def add_statement(connection: Connection, record: StatementRecord, time: str) -> int:
+def add_statement(connection: sqlite3.Connection, record: StatementRecord, time: str) -> int:
     """Store a statement as reserved and return its number."""
     row = {
         "query_id": record.query_id,
@@ -233,16 +244,19 @@ def add_statement(connection: Connection, record: StatementRecord, time: str) ->
         "sql_hash": digest(record.sql),
         "sql": record.sql,
     }
-    return int(connection.execute(_ADD_STATEMENT, row).scalar_one())
+    (number,) = connection.execute(_ADD_STATEMENT, row).fetchone()
+    return int(number)
 
 
-def set_status(connection: Connection, statement: int, query_id: str, status: Status) -> bool:
+def set_status(
+    connection: sqlite3.Connection, statement: int, query_id: str, status: Status
+) -> bool:
     """Set what became of a reserved statement; False where there is no such reservation."""
-    row = {"statement": statement, "query": query_id, "status": status.value}
-    return connection.execute(_SET_STATUS, row).rowcount == 1
+    values = (status.value, statement, query_id, Status.RESERVED.value)
+    return connection.execute(_SET_STATUS, values).rowcount == 1
 
 
-def add_entry(connection: Connection, entry: Entry, registered: str, previous: str) -> str:
+def add_entry(connection: sqlite3.Connection, entry: Entry, registered: str, previous: str) -> str:
     """Store an entry after the one whose digest is `previous`, and return its digest.
 
     registered: the digest of its table's registration.
@@ -270,20 +284,20 @@ def entry_digest(entry: Entry, sql_hash: str, registered: str, previous: str) ->
     return digest(previous, *numbers, *statement, entry.identity, registered, *amounts, events)
 
 
-def last_spend(connection: Connection, identity: str) -> Spend | None:
+def last_spend(connection: sqlite3.Connection, identity: str) -> Spend | None:
     """Return what the last statement on a table cost, or None before the first."""
-    row = connection.execute(_LAST_OF_TABLE, {"identity": identity}).one_or_none()
+    row = connection.execute(_LAST_OF_TABLE, (identity,)).fetchone()
     if row is None:
         return None
-    with readable(f"entry {row.id}"):
+    with readable(f"entry {row['id']}"):
         return spend_from_texts(row[3:8])
 
 
-def page(connection: Connection, after: int) -> list[Link]:
+def page(connection: sqlite3.Connection, after: int) -> list[Link]:
     """Return the next entries after number `after`, at most 500. Raises LedgerError for damage."""
     found = []
-    for row in connection.execute(_PAGE, {"after": after}):
-        with readable(f"entry {row.id}"):
+    for row in connection.execute(_PAGE, (after,)):
+        with readable(f"entry {row['id']}"):
             found.append(_link(row))
     return found
 
@@ -299,7 +313,7 @@ def readable(what: str) -> Iterator[None]:
 
 
 def _registration(row: Any) -> Registration:
-    with readable(f"the registration of {row.identity!r}"):
+    with readable(f"the registration of {row['identity']!r}"):
         return _registration_of(*row)
 
 
@@ -343,17 +357,17 @@ def _sums_digest(identity: str, totals: Sums) -> str:
 
 def _link(row: Any) -> Link:
     entry = Entry(
-        row.id,
-        row.statement,
-        text(row.query_id),
-        text(row.time),
-        text(row.analyst),
-        text(row.sql),
-        Status(row.status),
-        text(row.identity),
+        row["id"],
+        row["statement"],
+        text(row["query_id"]),
+        text(row["time"]),
+        text(row["analyst"]),
+        text(row["sql"]),
+        Status(row["status"]),
+        text(row["identity"]),
         spend_from_texts(row[3:8]),
-        events_from_json(text(row.events)),
+        events_from_json(text(row["events"])),
     )
-    if events_to_json(entry.events) != row.events:
+    if events_to_json(entry.events) != row["events"]:
         raise ValueError("events are stored as they are written")
-    return Link(entry, text(row.sql_hash), text(row.previous), text(row.hash))
+    return Link(entry, text(row["sql_hash"]), text(row["previous"]), text(row["hash"]))

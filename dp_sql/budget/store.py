@@ -27,10 +27,6 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from sqlalchemy import Connection, Engine, create_engine
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
-
 from dp_sql.budget import rows
 from dp_sql.errors import LedgerError
 
@@ -48,8 +44,7 @@ class Store:
         self.path = path
         self.name = ":memory:" if path is None else str(path)
         self._lock = threading.RLock()
-        self._engine = _engine(path)
-        self._connection: Connection | None = None
+        self._connection: sqlite3.Connection | None = None
         self._process = os.getpid()
         self._file: tuple[int, int] | None = None
         self._closed = False
@@ -57,7 +52,7 @@ class Store:
         with _OPEN_LOCK:
             _OPEN.add(self)
 
-    def transaction(self, *, write: bool) -> AbstractContextManager[Connection]:
+    def transaction(self, *, write: bool) -> AbstractContextManager[sqlite3.Connection]:
         """Run the body in one transaction: all of it is kept, or nothing where it raises.
 
         write: whether it may write; then no other process or thread writes meanwhile. When the body
@@ -66,7 +61,7 @@ class Store:
         """
         return self._run("BEGIN IMMEDIATE" if write else "BEGIN", "FULL")
 
-    def note(self) -> AbstractContextManager[Connection]:
+    def note(self) -> AbstractContextManager[sqlite3.Connection]:
         """Run the body in one writing transaction that needn't be on disk when this returns.
 
         For what may be lost with the machine, never for a charge. Raises LedgerError likewise.
@@ -74,7 +69,7 @@ class Store:
         return self._run("BEGIN IMMEDIATE", "NORMAL")
 
     @contextmanager
-    def _run(self, begin: str, synchronous: str) -> Iterator[Connection]:
+    def _run(self, begin: str, synchronous: str) -> Iterator[sqlite3.Connection]:
         with self._lock, self._plain_errors():
             if self._running:  # a second one would end the first, which then seems to be committed
                 raise LedgerError(
@@ -84,8 +79,8 @@ class Store:
             connection = self._connect()
             try:
                 self._running = True
-                connection.exec_driver_sql(f"PRAGMA synchronous = {synchronous}")
-                connection.exec_driver_sql(begin)
+                connection.execute(f"PRAGMA synchronous = {synchronous}")
+                connection.execute(begin)
                 yield connection
                 connection.commit()
             except BaseException:
@@ -112,7 +107,7 @@ class Store:
             self._process = os.getpid()
         self._lock.release()
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> sqlite3.Connection:
         """Return the one connection of this process, opened anew where there is none."""
         if self._closed:
             raise LedgerError(f"The ledger {self.name} is closed.", hint="open it again")
@@ -131,28 +126,26 @@ class Store:
             )
         return self._connection
 
-    def _open(self) -> Connection:
+    def _open(self) -> sqlite3.Connection:
         """Return a new connection to a ledger that exists, or to a new one in memory."""
         if self.path is not None:
             _check_header(self.path)
             self._file = _identity(self.path)
-        connection = self._engine.connect()
+        connection = _connected(self.path)
         try:
             if self.path is None:
                 rows.create(connection)
-                connection.commit()
             rows.check_version(connection)
-            connection.rollback()
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _undo(self, connection: Connection) -> None:
+    def _undo(self, connection: sqlite3.Connection) -> None:
         """Roll back; where that fails too, start again with a new connection next time."""
         try:
             connection.rollback()
-        except (SQLAlchemyError, UnicodeDecodeError):
+        except (sqlite3.Error, UnicodeDecodeError):
             if self.path is not None:
                 self._disconnect()
 
@@ -160,7 +153,7 @@ class Store:
         """Close the connection, if there is one. The caller holds the lock."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(SQLAlchemyError, UnicodeDecodeError):
+            with suppress(sqlite3.Error, UnicodeDecodeError):
                 connection.close()
 
     @contextmanager
@@ -168,9 +161,7 @@ class Store:
         """Replace the errors of the driver and of the operating system by LedgerError."""
         try:
             yield
-        except DBAPIError as error:
-            raise _ledger_error(self.name, error.orig) from None
-        except SQLAlchemyError as error:  # such as a connection that a fork has closed
+        except sqlite3.Error as error:  # also of a connection that a fork has closed
             raise _ledger_error(self.name, error) from None
         except UnicodeDecodeError:  # SQLite quotes damaged text in its messages
             raise _damaged(self.name) from None
@@ -229,10 +220,10 @@ def _create(path: Path) -> None:
     draft = path.with_name(f".{path.name}.{uuid4().hex}.new")
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        connection = _engine(draft).connect()
+        connection = _connected(draft)
         try:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-            connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             rows.create(connection)
             connection.commit()
         finally:
@@ -240,8 +231,8 @@ def _create(path: Path) -> None:
         with suppress(FileExistsError):
             os.link(draft, path)
         _sync_folder(path.parent)
-    except DBAPIError as error:
-        raise _ledger_error(str(path), error.orig) from None
+    except sqlite3.Error as error:
+        raise _ledger_error(str(path), error) from None
     except OSError as error:
         raise LedgerError(
             f"The ledger {path} can't be made: {error.strerror}.",
@@ -253,26 +244,22 @@ def _create(path: Path) -> None:
                 draft.with_name(draft.name + suffix).unlink()
 
 
-def _engine(path: Path | None) -> Engine:
-    """Return an engine whose only connection is one to SQLite that leaves transactions to us."""
-
-    def connect() -> sqlite3.Connection:
-        address = ":memory:" if path is None else path.as_uri() + "?mode=rw"
-        connection = sqlite3.connect(
-            address,
-            uri=path is not None,
-            timeout=BUSY_SECONDS,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        try:
-            _configure(connection, path)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    return create_engine("sqlite+pysqlite://", creator=connect, poolclass=NullPool)
+def _connected(path: Path | None) -> sqlite3.Connection:
+    """Return a new connection that leaves transactions to us."""
+    connection = sqlite3.connect(
+        ":memory:" if path is None else path.as_uri() + "?mode=rw",
+        uri=path is not None,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        connection.row_factory = sqlite3.Row
+        _configure(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _configure(connection: sqlite3.Connection, path: Path | None) -> None:
@@ -326,7 +313,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _ledger_error(name: str, error: BaseException | None) -> LedgerError:
+def _ledger_error(name: str, error: sqlite3.Error) -> LedgerError:
     """Return what an error of SQLite means for the ledger `name`."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     match code:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-
-from sqlalchemy import Connection
 
 from dp_sql.budget import rows
 from dp_sql.budget.accountant import NOTHING, fits
@@ -12,13 +11,13 @@ from dp_sql.budget.record import GENESIS, Registration, Verification, digest
 from dp_sql.errors import LedgerError
 
 
-def verify(connection: Connection) -> Verification:
+def verify(connection: sqlite3.Connection) -> Verification:
     """Return how many entries the ledger holds and one sentence for each thing wrong with it.
 
     Where a page, a row or a digest can't be read the sentence about it is the only one, since what
     follows from it can't be checked.
     """
-    damage = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
+    damage = [row[0] for row in connection.execute("PRAGMA integrity_check(20)")]
     if damage != ["ok"]:
         return Verification(0, tuple(f"SQLite: {line}" for line in damage))
     try:
@@ -48,7 +47,7 @@ def verify(connection: Connection) -> Verification:
     return Verification(number, tuple(problems))
 
 
-def _links(connection: Connection) -> Iterator[rows.Link]:
+def _links(connection: sqlite3.Connection) -> Iterator[rows.Link]:
     after = 0
     while links := rows.page(connection, after):
         yield from links

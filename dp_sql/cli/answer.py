@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dp_sql.cli.render import Format, render
 from dp_sql.cli.runner import run_stoppable
 from dp_sql.cli.settings import Settings
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import DPSQLError
 from dp_sql.privacy.amount import show
 from dp_sql.privacy.cost import Cost

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from dp_sql.budget import open_ledger
@@ -13,6 +13,7 @@ from dp_sql.budget.ledger import Ledger
 from dp_sql.cli.describe import budget_text, is_owner, owner_text
 from dp_sql.cli.failures import message_of
 from dp_sql.connection import ledger_place
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import DPSQLError
 from dp_sql.executor.duckdb_engine import DuckDBEngine
 from dp_sql.schema.catalog import BudgetSpec, Catalog, TableSpec

@@ -3,13 +3,13 @@ r"""The commands of the shell, those that begin with a backslash: one row each."
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dp_sql.cli.describe import table_text, tables_text
 from dp_sql.cli.render import Format
 from dp_sql.cli.runner import run_stoppable
 from dp_sql.cli.settings import SETTING_NAMES, changed
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import ParameterError
 from dp_sql.schema.catalog import Catalog
 

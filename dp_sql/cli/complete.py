@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from dp_sql.cli.words import AGGREGATES, FUNCTIONS, KEYWORDS
+from dp_sql.dataclass import dataclass
 from dp_sql.schema.catalog import Catalog, TableSpec
 
 _WORD = re.compile(r'(?:"[^"]*|\w*)\Z')

@@ -3,10 +3,11 @@ r"""What `\set` changes: the privacy options of the next statements and how answ
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from dp_sql.cli.render import Format
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import ParameterError
 from dp_sql.privacy.amount import parse_delta, parse_epsilon, show
 from dp_sql.schema.catalog import PrivacyDefaults

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import assert_never
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, UnsupportedSQLError
 from dp_sql.plan.conversion import decimal_of_steps
 from dp_sql.plan.functions import step_of

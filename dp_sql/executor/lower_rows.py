@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import assert_never
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
 from dp_sql.executor.lower_expression import canonical, identifier, lower
 from dp_sql.executor.lower_row_aggregate import aggregate_sql, window_sql

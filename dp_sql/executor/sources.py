@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import EngineError, SchemaError
 from dp_sql.schema.catalog import Catalog, TableSpec
 

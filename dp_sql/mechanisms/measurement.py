@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from itertools import product
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, ParameterError, UnsupportedSQLError
 from dp_sql.mechanisms.calibrate_gaussian import LEAST_SIGMA, MOST_COORDINATES, sigma1
 from dp_sql.mechanisms.sampler import MAX_SCALE

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
 from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.mechanisms.release import AnyIntegers, Released, peak

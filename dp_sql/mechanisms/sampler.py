@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, SchemaError
 
 Integers: TypeAlias = NDArray[np.int64]

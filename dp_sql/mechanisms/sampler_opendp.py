@@ -5,11 +5,11 @@ It is 10 to 20 times slower than `ExactSampler` and needs the extra `dp-sql[open
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import EngineError
 from dp_sql.mechanisms.sampler import Integers, check_request
 

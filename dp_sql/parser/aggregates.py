@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sqlglot import exp
 
+from dp_sql.dataclass import dataclass
 from dp_sql.plan.release import AggregateKind
 
 _KINDS: Mapping[type[exp.Expr], AggregateKind] = {

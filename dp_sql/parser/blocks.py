@@ -186,7 +186,7 @@ class Blocks:
             ))  # fmt: skip
             ctes = [name.cte.copy() for name in known]
             query.set("with_", exp.With(expressions=ctes, recursive=recursive))
-        sql = render(query)
+        sql = render(query.copy())
         tables = tuple(sorted(statement.public_tables))
         columns = []
         for name, text in statement.describe(sql, tables, statement.releases):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import QueryError
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.joins import Step, Way, split

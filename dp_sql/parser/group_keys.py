@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sqlglot import exp
 
+from dp_sql.dataclass import dataclass
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.scope import Environment, PrivateRows, Statement
 from dp_sql.schema.catalog import Catalog, ascii_lower

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sqlglot import exp
 
+from dp_sql.dataclass import dataclass
 from dp_sql.parser.links import conjunction, resolved, shared_owner
 from dp_sql.parser.scope import PrivateRows, Statement
 from dp_sql.plan import functions

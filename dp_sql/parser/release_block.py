@@ -216,6 +216,8 @@ class ReleaseBlock:
         if node.find(exp.Query):
             return next((name for tree, name in self._written if tree == node), None)
         try:
+            if isinstance(node, exp.Column) and self._scope.find(node) is None:
+                return None  # an alias; `bind` would look for names that are like it
             bound = self._plain.bind(node)
         except QueryError:
             return None

@@ -14,7 +14,7 @@ _WORDS = re.compile(r"[A-Za-z0-9_ ]*")
 
 
 def render(tree: exp.Expr) -> str:
-    """Return the text of a tree.
+    """Return the text of a tree, which is used up.
 
     Claim:   DuckDB reads in the text what the parser saw in the tree.
     Why:     the library writes most words as they are: a name that is no plain word gets quotes
@@ -25,7 +25,7 @@ def render(tree: exp.Expr) -> str:
     """
     for node in tree.walk():
         if isinstance(node, exp.Identifier):
-            if not _WORD.fullmatch(node.name):
+            if not is_word(node.name):
                 node.set("quoted", True)  # noqa: FBT003  a property of the node
         elif not isinstance(node, exp.Literal | exp.RawString | exp.JSONPathPart):
             for value in node.args.values():
@@ -35,6 +35,11 @@ def render(tree: exp.Expr) -> str:
                         hint="a plain word without quotes",
                     )
     try:
-        return tree.sql(dialect="duckdb", comments=False)
+        return tree.sql(dialect="duckdb", comments=False, copy=False)
     except (SqlglotError, ValueError, RecursionError):
         raise QueryError("the part above the aggregates can't be written down again.") from None
+
+
+def is_word(name: str) -> bool:
+    """Return whether a name is a plain word, which reads the same with quotes and without."""
+    return _WORD.fullmatch(name) is not None

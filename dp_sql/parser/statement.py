@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from dp_sql.parser.blocks import Blocks
 from dp_sql.parser.release_block import RELEASED
-from dp_sql.parser.render import render
+from dp_sql.parser.render import is_word, render
 from dp_sql.parser.scope import Describe, Environment, OpenBlock, Statement
 from dp_sql.parser.text import parse_text
 from dp_sql.plan.release import GROUP_NUMBER, Query, Residual
@@ -22,6 +22,7 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
     are resolved against `catalog` alone; no data are read.
     """
     tree = parse_text(text)
+    named = isinstance(tree, exp.Select) and all(isinstance(i, exp.Alias) for i in tree.expressions)
     statement = Statement(text, catalog, describe)
     bound = Blocks(statement).query(tree, Environment({}), top=True)
     if not isinstance(bound, OpenBlock):
@@ -31,9 +32,11 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
             hint="aggregate them: SELECT COUNT(*) FROM …",
         )
     rendered, items = _aligned(bound.tree, len(statement.releases))
+    original = None if named else text
+    public = tuple(sorted(statement.public_tables))
     return Query(
         tuple(statement.releases),
-        Residual(render(rendered), text, tuple(sorted(statement.public_tables)), items),
+        Residual(render(rendered), original, public, items),
         tuple(statement.stages),
     )
 
@@ -54,8 +57,17 @@ def _aligned(tree: exp.Expr, releases: int) -> tuple[exp.Expr, tuple[str | None,
     ):
         return tree, ()
     items = tuple(
-        None if item.find(exp.Window, exp.Query, exp.Subquery) else render(item.unalias())
+        None if item.find(exp.Window, exp.Query, exp.Subquery) else _item(item.unalias())
         for item in tree.expressions
     )
     number = exp.column(GROUP_NUMBER, table=source.this.name, quoted=True)
     return tree.select(number, copy=False), items
+
+
+def _item(tree: exp.Expr) -> str:
+    """Return the text of an item of a select list, which stays in its tree."""
+    match tree.args if isinstance(tree, exp.Column) else None:
+        case {"this": exp.Identifier(name=name), "table": exp.Identifier(name=table), **rest}:
+            if not any(rest.values()) and is_word(name) and is_word(table):
+                return f'"{table}"."{name}"'
+    return render(tree.copy())

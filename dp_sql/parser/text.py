@@ -6,10 +6,7 @@ import difflib
 import logging
 import re
 from collections.abc import Iterable
-from functools import cache
-from typing import Any
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
@@ -51,11 +48,6 @@ _STATEMENTS = {
 }
 
 
-@cache
-def _tokenizer() -> Any:
-    return DuckDB().tokenizer()
-
-
 def starts_with(text: str, word: str) -> str | None:
     """Return what follows when the statement's first word is `word` (upper case), else None."""
     stripped = text.lstrip()
@@ -75,9 +67,12 @@ def parse_text(text: str) -> exp.Query:
         raise QueryError(f"the statement is longer than {MAX_LENGTH:,} characters.")
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise QueryError("the statement holds half a character (a lone surrogate).")
-    _check_tokens(text)
+    dialect = (
+        DuckDB()
+    )  # one for each text: its readers keep their place, and threads must not share it
+    tokens = _tokens(text, dialect)
     try:
-        trees = [tree for tree in sqlglot.parse(text, dialect="duckdb") if tree is not None]
+        trees = [tree for tree in dialect.parser().parse(tokens, text) if tree is not None]
     except ParseError as error:
         raise _syntax(text, error) from None
     except RecursionError:
@@ -104,10 +99,10 @@ def parse_text(text: str) -> exp.Query:
     return tree
 
 
-def _check_tokens(text: str) -> None:
-    """Refuse what the tokenizer can tell: bad characters, depth, and words with two readings."""
+def _tokens(text: str, dialect: DuckDB) -> list[Token]:
+    """Return the tokens, or refuse what they tell: bad characters, depth, words with two readings."""
     try:
-        tokens: list[Token] = _tokenizer().tokenize(text)
+        tokens: list[Token] = dialect.tokenize(text)
     except TokenError:
         raise QueryError(
             "this text can't be read as SQL: a quote or comment isn't closed."
@@ -149,6 +144,7 @@ def _check_tokens(text: str) -> None:
                 text=text,
                 position=_at(text, token.start, 1),
             )
+    return tokens
 
 
 def _too_deep() -> QueryError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
+
+from dp_sql.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 
+from dp_sql.dataclass import dataclass
 from dp_sql.schema.sqltype import SqlType
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from dp_sql.dataclass import dataclass
 from dp_sql.privacy.contribution import Change, ContributionSet
 from dp_sql.privacy.unit import PrivacyUnit
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from dp_sql.dataclass import dataclass
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.rows import Scan
 

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import assert_never
 
+from dp_sql.dataclass import dataclass
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.rows import (
     Filter,

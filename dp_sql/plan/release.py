@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from fractions import Fraction
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import Position
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.relation import Measure, Relation
@@ -71,14 +72,15 @@ class Residual:
     """The analyst's SQL above the releases, as opaque text for a DuckDB that holds no rows of anyone.
 
     sql reads released tables as `released.<name>` and public tables as `public.<name>`. original:
-    the statement as sent, which gives the answer its column names.
+    the statement as sent, which gives the answer its column names; None where it names each column
+    itself, as `sql` then does.
     row_items: where every row of the answer is one group of one release, the text of each column
     over that release's table, None for a column that reads other rows too; `sql` then has one more
     column, last, the group's number. Empty for every other statement.
     """
 
     sql: str
-    original: str
+    original: str | None
     public_tables: tuple[str, ...]  # lower-cased names in the catalog
     row_items: tuple[str | None, ...] = ()
 

@@ -6,10 +6,11 @@ puts on top, to measure and to bound, is in `plan.relation`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from fractions import Fraction
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import Position
 from dp_sql.plan.expression import Column, Expression
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from dp_sql.dataclass import dataclass
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Call, Expression
 from dp_sql.schema.sqltype import Kind, SqlType

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import UnsupportedSQLError
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.domains import domain_of

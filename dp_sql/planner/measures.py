@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import NotPrivateError, UnsupportedSQLError
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Case, Expression, Literal, Ref, columns_of

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
+from dp_sql.dataclass import dataclass
 from dp_sql.privacy.event import Event
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase
 
+from dp_sql.dataclass import dataclass
 from dp_sql.privacy.unit import PrivacyUnit
 from dp_sql.schema.sqltype import SqlType
 
@@ -124,6 +125,9 @@ class Catalog:
         return self.tables.get(ascii_lower(name))
 
 
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
 def ascii_lower(name: str) -> str:
     """Lower-case ASCII letters only, as DuckDB folds identifiers."""
-    return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in name)
+    return name.translate(_LOWER)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import Position, SchemaError
 
 Plain = None | bool | int | Decimal | str | date | datetime

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from dp_sql.dataclass import dataclass
 from dp_sql.schema import models
 from dp_sql.schema.document import Document, Where, dotted
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import SchemaError
 from dp_sql.schema.document import (
     Document,

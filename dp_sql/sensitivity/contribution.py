@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import assert_never
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
 from dp_sql.plan.facts import Facts, VectorFacts
 from dp_sql.plan.public import PublicFacts

@@ -43,7 +43,7 @@ def test_the_public_names_are_these_and_all_are_there() -> None:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    heavy = "duckdb", "numpy", "sqlglot", "pydantic", "ruamel", "sqlalchemy", "typer", "rich"
+    heavy = "duckdb", "numpy", "sqlglot", "pydantic", "ruamel", "sqlite3", "typer", "rich"
     text = f"import sys, dp_sql; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=True

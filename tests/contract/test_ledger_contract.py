@@ -273,8 +273,8 @@ def test_a_file_is_written_ahead_and_synced_at_every_commit(tmp_path: Path) -> N
         receipt = ledger.reserve(statement(), {"a": laplace("0.5")})
         for notes in range(2):  # a note needs no sync, and what comes after a note does
             with ledger._store.transaction(write=True) as connection:
-                assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
-                assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
+                assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+                assert connection.execute("PRAGMA synchronous").fetchone()[0] == 2
             assert ledger.finish(receipt, Status.ANSWERED) == (notes == 0)
 
 
@@ -313,10 +313,10 @@ def test_a_table_keeps_its_order_when_a_later_version_would_choose_another(
         assert ledger.state("c").registration.alpha == 3.5
 
 
-def test_sqlalchemy_is_imported_when_a_ledger_opens_and_not_before() -> None:
+def test_sqlite_is_imported_when_a_ledger_opens_and_not_before() -> None:
     code = (
         "import sys; from dp_sql.budget import open_ledger; import dp_sql.budget.left; "
-        "assert 'sqlalchemy' not in sys.modules; open_ledger(':memory:'); "
-        "assert 'sqlalchemy' in sys.modules"
+        "assert 'sqlite3' not in sys.modules; open_ledger(':memory:'); "
+        "assert 'sqlite3' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT)}, check=True)

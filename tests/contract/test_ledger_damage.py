@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from budget_cases import UNIT, laplace, selection, statement
 from ledger_cases import LARGE, new_ledger, run_children
-from sqlalchemy.exc import OperationalError
 
 from dp_sql.budget import open_ledger, store
 from dp_sql.budget.ledger import Ledger
@@ -306,17 +305,18 @@ def test_a_ledger_that_is_taken_away_while_open_charges_nothing(
         assert ledger.state("a").statements == 7
 
 
-def test_a_connection_that_can_not_roll_back_is_replaced(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Stuck(sqlite3.Connection):
+    """A connection whose transactions can't be rolled back."""
+
+    def rollback(self) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+
+def test_a_connection_that_can_not_roll_back_is_replaced(path: Path) -> None:
     with open_ledger(path) as ledger:
-        used = ledger._store._connection
-        assert used is not None
-
-        def fail() -> None:
-            raise OperationalError("ROLLBACK", None, sqlite3.OperationalError("disk I/O error"))
-
-        monkeypatch.setattr(used, "rollback", fail)
+        used = sqlite3.connect(path, isolation_level=None, factory=Stuck)
+        used.row_factory = sqlite3.Row
+        ledger._store._connection = used
         with pytest.raises(LedgerError, match="knows no table"):
             ledger.reserve(statement(), {"a": laplace("0.5"), "z": laplace("0.5")})
         ledger.reserve(statement(), {"a": laplace("0.5")})
@@ -327,15 +327,15 @@ def test_a_connection_that_can_not_roll_back_is_replaced(
 def test_a_full_database_charges_nothing_and_recovers(path: Path) -> None:
     with open_ledger(path) as ledger:
         with ledger._store.transaction(write=False) as connection:
-            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
-            connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+            pages = connection.execute("PRAGMA page_count").fetchone()[0]
+            connection.execute(f"PRAGMA max_page_count = {pages}")
         before = content(ledger)
         long = statement("SELECT " + "1 + " * 10_000 + "1")
         with pytest.raises(LedgerError, match="the disk is full"):
             ledger.reserve(long, {"a": laplace("0.5")})
         assert content(ledger) == before
         with ledger._store.transaction(write=False) as connection:
-            connection.exec_driver_sql("PRAGMA max_page_count = 100000")
+            connection.execute("PRAGMA max_page_count = 100000")
         ledger.reserve(long, {"a": laplace("0.5")})
         assert ledger.verify().problems == ()
 

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+import dp_sql
+from dp_sql.demo import SCHEMA
+from dp_sql.errors import QueryError
+from dp_sql.plan.release import Residual
+from dp_sql.postprocess import PostProcessor, ReleasedColumn, number_column
+from dp_sql.schema.loader import load
+from dp_sql.schema.sqltype import BIGINT, DATE, DOUBLE, VARCHAR, SqlType
+
+EMPTY = "CREATE TABLE purchases (customer_id BIGINT, day DATE, cds BIGINT, dollars DOUBLE)"
+
+
+@pytest.fixture
+def post() -> Iterator[PostProcessor]:
+    made = PostProcessor(load(SCHEMA), lambda _: None, lambda _: {})
+    yield made
+    made.close()
+
+
+def residual(sql: str) -> Residual:
+    return Residual(sql, None, ())
+
+
+def keyed(kind: SqlType, keys: list[object]) -> list[ReleasedColumn]:
+    numbers = np.arange(len(keys), dtype=np.float64) / 7
+    return [
+        ReleasedColumn("k0", kind, keys),
+        ReleasedColumn("a0", DOUBLE, numbers),
+        number_column(len(keys)),
+    ]
+
+
+@pytest.mark.parametrize("copies", [1, 400])
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        (BIGINT, [3, None, -(2**63)]),
+        (VARCHAR, ["it's", "", None, "ü?"]),
+        (DOUBLE, [0.1, float("nan"), float("inf"), 5e-324, None]),
+        (DATE, [None, "infinity", "1997-01-31"]),
+        (BIGINT, []),
+    ],
+)
+def test_released_rows_arrive_as_they_are_few_or_many(
+    post: PostProcessor, kind: SqlType, keys: list[object], copies: int
+) -> None:
+    columns = keyed(kind, keys * copies)
+    found = post.run(
+        residual('SELECT CAST(k0 AS VARCHAR), a0 FROM released."r0"'), {"r0": columns}, ("k", "a")
+    )
+    with duckdb.connect() as plain:
+        text = f"SELECT CAST(CAST(? AS {kind}) AS VARCHAR)"
+        one = [plain.execute(text, [key]).fetchone()[0] for key in keys]  # type: ignore[index]
+    assert found.rows == list(zip(one * copies, np.arange(len(one) * copies) / 7, strict=True))
+
+
+def test_a_statement_sees_its_own_released_rows_alone(post: PostProcessor) -> None:
+    count = residual('SELECT count(*), sum(a0) FROM released."r0"')
+    for size in (5, 700, 2, 0, 501, 500):
+        columns = keyed(BIGINT, list(range(size)))
+        shape = [(c.name, c.type) for c in columns]
+        assert post.describe(count, {"r0": shape})[1] == ("BIGINT", "DOUBLE")
+        ((rows, total),) = post.run(count, {"r0": columns}, ("n", "s")).rows
+        assert rows == size
+        assert total == pytest.approx(sum(range(size)) / 7) if size else total is None
+
+
+def test_columns_are_those_of_the_tables_that_the_statement_releases(post: PostProcessor) -> None:
+    item = residual('SELECT k0 AS k FROM released."r0"')
+    for kind in (BIGINT, VARCHAR, DATE, BIGINT):
+        assert post.describe(item, {"r0": [("k0", kind)]}) == (("k",), (str(kind),))
+    with pytest.raises(QueryError, match="can't be run"):
+        post.describe(item, {"r0": [("k1", BIGINT)]})
+    with pytest.raises(QueryError, match="can't be run"):  # what failed isn't kept as known
+        post.describe(item, {"r0": [("k1", BIGINT)]})
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) AS a, SUM(cds) AS A FROM purchases",
+        "SELECT COUNT(*) AS a, SUM(cds) AS a FROM purchases",
+        "SELECT COUNT(*) AS group_number, 1 AS x FROM purchases",
+        'SELECT COUNT(*) AS "Ü b", year(day) AS "select" FROM purchases GROUP BY year(day)',
+        "SELECT COUNT(*) AS 'x y' FROM purchases",
+        "SELECT n: COUNT(*), m: SUM(cds) FROM purchases",
+        "SELECT x AS y FROM (SELECT COUNT(*) AS x FROM purchases) AS t",
+        "SELECT COUNT(*) AS n FROM purchases UNION ALL SELECT 2 AS m",
+        'WITH t AS (SELECT COUNT(*) AS n FROM purchases) SELECT N AS "N", n FROM t',
+        "SELECT COUNT(*), SUM(CDS) / COUNT(*) AS mean FROM purchases",
+        "SELECT CDS, COUNT(*) AS n FROM purchases GROUP BY cds",
+    ],
+)
+def test_columns_have_the_names_that_duckdb_gives_them(sql: str, tmp_path: Path) -> None:
+    with duckdb.connect() as plain:
+        plain.execute(EMPTY)
+        wanted = [row[0] for row in plain.execute(f"DESCRIBE {sql}").fetchall()]
+    with dp_sql.connect(SCHEMA, ledger=tmp_path / "x.ledger") as con:
+        assert con.sql(sql, epsilon=1, delta=1e-9).columns == wanted
