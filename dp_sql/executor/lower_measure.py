@@ -85,23 +85,23 @@ def _placed(text: str, type_: SqlType, line: _Affine) -> str:
 def _clamped(text: str, low: str, high: str) -> str:
     """Return a value between two constants, NULL for NULL.
 
-    The form is the fastest that was measured where some rows are NULL or outside; what is computed
-    from it is computed for whole vectors.
+    The form is the fastest that was measured where some rows are NULL or outside: a vector without
+    rows outside passes as it is. What is computed from it is computed for whole vectors.
     """
     return once(
         text,
-        lambda x: f"(CASE WHEN {x} < {low} THEN {low} WHEN {x} > {high} THEN {high} ELSE {x} END)",
+        lambda x: f"(CASE WHEN {x} > {high} THEN {high} WHEN {x} < {low} THEN {low} ELSE {x} END)",
     )
 
 
 def _clamped_float(text: str, low: str, high: str) -> str:
-    """Return a DOUBLE between two constants, NULL for NULL and NaN; also the fastest form measured."""
+    """Return a DOUBLE between two constants, NULL for NULL and for NaN, which is above infinity."""
     largest = literal(math.inf, DOUBLE)
     return once(
         text,
         lambda x: (
-            f"(CASE WHEN {x} BETWEEN {low} AND {high} THEN {x} WHEN {x} < {low} THEN {low} "
-            f"WHEN {x} <= {largest} THEN {high} END)"
+            f"(CASE WHEN {x} > {high} THEN CASE WHEN {x} <= {largest} THEN {high} END "
+            f"WHEN {x} < {low} THEN {low} ELSE {x} END)"
         ),
     )
 

@@ -10,7 +10,7 @@ from dp_sql.executor.lower_expression import canonical, literal, lower
 from dp_sql.executor.lower_measure import grid
 from dp_sql.executor.lower_public import contiguous, fetched
 from dp_sql.executor.lower_rows import name, readable, rows_sql
-from dp_sql.executor.lower_sums import accumulators, components, holds
+from dp_sql.executor.lower_sums import ROW_COUNT, accumulators, components, holds
 from dp_sql.plan.expression import Column, Expression, Ref, columns_of
 from dp_sql.plan.relation import (
     BoundGroups,
@@ -56,8 +56,8 @@ def _totals(relation: Relation) -> str:
     if isinstance(relation, BoundRows):
         sums = [f"coalesce(sum({text}), 0)" for text, _ in _bounded(relation)]
         return f"SELECT {', '.join([*shown, *sums])} FROM {_pairs(relation.source)}{group}"
-    accumulated = _accumulated(measured) or ["count(*) AS s0_0"]  # keys alone are counted too
-    counted = ", ".join([*keys, *accumulated])
+    accumulated = _accumulated(measured) or {ROW_COUNT: "s0_0"}  # keys alone are counted too
+    counted = ", ".join([*keys, *(f"{text} AS {named}" for text, named in accumulated.items())])
     sums = [part for parts in _components(measured) for part in parts]
     kept = _kept(relation, "s0_0") if keys else ""
     return (
@@ -81,23 +81,34 @@ def _measured(relation: Relation) -> MeasureRows:
     return inner
 
 
-def _accumulators(measured: MeasureRows) -> list[tuple[tuple[str, str], ...]]:
-    """Return, for each measure, the (aggregate, name) pairs of its accumulators."""
+def _accumulators(
+    measured: MeasureRows, rows: str | None = None
+) -> list[tuple[tuple[str, str], ...]]:
+    """Return, for each measure, the (aggregate, name) pairs of its accumulators, each aggregate once.
+
+    rows: the name under which the rows are counted anyhow.
+    """
+    names = {} if rows is None else {ROW_COUNT: rows}
     return [
-        tuple((text, f"s{i}_{j}") for j, text in enumerate(accumulators(measure, f"g{i}")))
+        tuple(
+            (text, names.setdefault(text, f"s{i}_{j}"))
+            for j, text in enumerate(accumulators(measure, f"g{i}"))
+        )
         for i, measure in enumerate(measured.measures)
     ]
 
 
-def _accumulated(measured: MeasureRows) -> list[str]:
-    return [f"{text} AS {named}" for pairs in _accumulators(measured) for text, named in pairs]
+def _accumulated(measured: MeasureRows, rows: str | None = None) -> dict[str, str]:
+    """Return the names of the accumulators, except `rows`, by their aggregates."""
+    found = {text: named for pairs in _accumulators(measured, rows) for text, named in pairs}
+    return {text: named for text, named in found.items() if named != rows}
 
 
-def _components(measured: MeasureRows) -> list[tuple[str, ...]]:
+def _components(measured: MeasureRows, rows: str | None = None) -> list[tuple[str, ...]]:
     """Return, for each measure, the texts of its components' sums over the accumulators' names."""
     return [
         components(measure, tuple(named for _, named in pairs))
-        for measure, pairs in zip(measured.measures, _accumulators(measured), strict=True)
+        for measure, pairs in zip(measured.measures, _accumulators(measured, rows), strict=True)
     ]
 
 
@@ -205,7 +216,8 @@ def _per_unit(source: Relation, count: Column) -> str:
     """Lower SumPerUnit: one row per (unit, group) with its accumulators."""
     measured = _measured(source)
     groups = ["u", *(name(k) for k in measured.keys)]
-    items = [*groups, f"count(*) AS {name(count)}", *_accumulated(measured)]
+    items = [*groups, f"{ROW_COUNT} AS {name(count)}"]
+    items += [f"{text} AS {named}" for text, named in _accumulated(measured, name(count)).items()]
     pairs = (
         f"SELECT {', '.join(items)} FROM ({lower_relation(source)}) AS rows_ "
         f"GROUP BY {', '.join(groups)}"
@@ -234,7 +246,11 @@ def _bounded(relation: BoundRows) -> list[tuple[str, Column]]:
     measured, most = _measured(relation.source), relation.max_rows
     count = name(_sums(relation.source).count)
     parts = zip(
-        measured.measures, measured.vectors, _components(measured), relation.low_bits, strict=True
+        measured.measures,
+        measured.vectors,
+        _components(measured, count),
+        relation.low_bits,
+        strict=True,
     )
     return [
         (_bound(measure, text, count, most, bits), column)
@@ -290,8 +306,9 @@ def _big(number: int) -> str:
 def _pair_columns(relation: Relation) -> list[str]:
     """Return the names of what a relation of (unit, group) pairs holds before rows are bounded."""
     measured = _measured(relation)
-    sums = [named for pairs in _accumulators(measured) for _, named in pairs]
-    return ["u", *(name(k) for k in measured.keys), name(_sums(relation).count), *sums]
+    count = name(_sums(relation).count)
+    sums = _accumulated(measured, count).values()
+    return ["u", *(name(k) for k in measured.keys), count, *sums]
 
 
 def _pairs(relation: Relation) -> str:

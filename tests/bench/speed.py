@@ -24,7 +24,7 @@ import dp_sql
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RUNS = 3
+RUNS = 5
 GROUPS, ROWS = 3, 20
 PAIRS = """
 WITH p AS (SELECT user_id, {key} AS g, {inner} FROM visits GROUP BY ALL)
@@ -52,23 +52,28 @@ CASES = [
 ]
 
 
-def median(run: Callable[[], object]) -> float:
-    """Return the median seconds of RUNS runs after a warm-up."""
-    run()
-    seconds = []
-    for _ in range(RUNS):
-        start = time.perf_counter()
+def medians(*runs: Callable[[], object]) -> list[float]:
+    """Return the median seconds of each of `runs`, which take turns RUNS times after a warm-up."""
+    seconds: list[list[float]] = [[] for _ in runs]
+    for run in runs:
         run()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
+    for _ in range(RUNS):
+        for run, taken in zip(runs, seconds, strict=True):
+            start = time.perf_counter()
+            run()
+            taken.append(time.perf_counter() - start)
+    return [statistics.median(taken) for taken in seconds]
 
 
 def main(file: str) -> None:
-    """Print one line a level and case; what is compared runs one after the other."""
+    """Print one line a level and case; what is compared takes turns, on the same settings."""
     print(
         f"{'level':6} {'key':9} {'aggregates':22} {'dp_sql':>8} {'hand':>8} {'plain':>8} {'ratio':>6}"
     )
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, closing(duckdb.connect()) as duck:
+        duck.execute(f"ATTACH '{file}' AS visits_ (READ_ONLY)")
+        duck.execute("USE visits_")
+        duck.execute("SET preserve_insertion_order = false")
         schema = Path(folder) / "visits.yaml"
         for key, aggregates, (inner, outer) in CASES:
             bounded = PAIRS.format(key=key, inner=inner, outer=outer, groups=GROUPS)
@@ -76,10 +81,10 @@ def main(file: str) -> None:
             for level, rival in (("event", simple), ("user", bounded)):
                 schema.write_text(yaml_text.visits(file, level, GROUPS, ROWS))
                 with dp_sql.connect(schema, ledger=":memory:") as con:
-                    ours = median(lambda sql=simple, con=con: _ask(con, sql))
-                with closing(duckdb.connect(file, read_only=True)) as plain:
-                    plain.execute("SET preserve_insertion_order = false")
-                    theirs = median(lambda sql=rival, con=plain: con.execute(sql).fetchall())
+                    ours, theirs = medians(
+                        lambda sql=simple, con=con: _ask(con, sql),
+                        lambda sql=rival: duck.execute(sql).fetchall(),
+                    )
                 print(
                     f"{level:6} {key:9} {aggregates:22} {ours:8.3f} "
                     f"{theirs if level == 'user' else 0:8.3f} "
