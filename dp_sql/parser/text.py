@@ -13,6 +13,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
+from sqlglot.parser import Parser
+from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from dp_sql.errors import Position, QueryError, UnsupportedSQLError
@@ -51,6 +53,37 @@ _STATEMENTS = {
 }
 
 
+def _in(parser: Parser, this: exp.Expr | None) -> exp.Expr:
+    bracket = parser._curr is not None and parser._curr.token_type == TokenType.L_BRACKET  # noqa: SLF001  (a subclass's method in all but form)
+    found = parser._parse_in(this)  # noqa: SLF001  (likewise)
+    if not bracket or not found.expressions:
+        return found
+    return exp.ArrayContains(this=exp.Array(expressions=found.expressions), expression=this)
+
+
+class Reading(DuckDB):
+    """DuckDB's dialect, where the parser library would give a text another meaning.
+
+    A JSON path stays as it is written: 'a.b', the name of one key, isn't '$.a.b'. `x IN [1, NULL]`
+    is false for 2, where `x IN (1, NULL)` is NULL. A third argument of JARO_WINKLER_SIMILARITY is a
+    number that likeness has to reach.
+    """
+
+    class Parser(DuckDBParser):
+        """The parser of the dialect."""
+
+        FUNCTIONS = {  # noqa: RUF012  (as the parser library declares it)
+            name: build
+            for name, build in DuckDBParser.FUNCTIONS.items()
+            if name != "JARO_WINKLER_SIMILARITY"
+        }
+        RANGE_PARSERS = {**DuckDBParser.RANGE_PARSERS, TokenType.IN: _in}  # noqa: RUF012
+
+    def to_json_path(self, path: exp.Expr | None) -> exp.Expr | None:
+        """Return the path unread."""
+        return path
+
+
 @cache
 def _tokenizer() -> Any:
     return DuckDB().tokenizer()
@@ -77,7 +110,7 @@ def parse_text(text: str) -> exp.Query:
         raise QueryError("the statement holds half a character (a lone surrogate).")
     _check_tokens(text)
     try:
-        trees = [tree for tree in sqlglot.parse(text, dialect="duckdb") if tree is not None]
+        trees = [tree for tree in sqlglot.parse(text, dialect=Reading) if tree is not None]
     except ParseError as error:
         raise _syntax(text, error) from None
     except RecursionError:

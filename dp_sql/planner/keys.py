@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dp_sql.errors import UnsupportedSQLError
+from dp_sql.plan.conversion import is_null
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.domains import domain_of
 from dp_sql.plan.expression import Call, Case, Column, Expression, Literal, Ref, columns_of
+from dp_sql.plan.functions import FUNCTIONS
 from dp_sql.plan.public import Image, PublicFacts, PublicRows, ValueList
 from dp_sql.plan.release import KeySpace, Release
 from dp_sql.plan.rows import Rows
@@ -188,18 +191,26 @@ def _enumerate(
 def _image(expression: Expression, domains: dict[int, Domain]) -> tuple[object, ...] | None:
     """Return the values of an expression whose values are few whatever its columns hold, or None."""
     match expression:
+        case Literal(value=value):
+            return (value,)
         case Case(branches=branches, otherwise=otherwise):
-            values = [value for _, value in branches] + [otherwise]
-            if all(
-                isinstance(v, Literal) and (v.value is None or v.type == expression.type)
-                for v in values
-            ):
-                listed = [v.value for v in values if isinstance(v, Literal)]
-                return tuple(dict.fromkeys(listed))
+            values = _one_of([value for _, value in branches] + [otherwise], expression, domains)
+        case Call(function="if", args=(_, *choices)):
+            values = _one_of(choices, expression, domains)
+        case Call(function="coalesce" | "ifnull", args=args):
+            values = _one_of(args, expression, domains)
+            if values is not None and any(isinstance(a, Literal) and not is_null(a) for a in args):
+                values = tuple(v for v in values if v is not None)
         case Call() if expression.type.kind is Kind.BOOLEAN:
             return (False, True, None)
+        case Call(function=name, args=args):
+            few = FUNCTIONS[name].values
+            listed = None if few is None else few(args)
+            values = None if listed is None else (*dict.fromkeys(listed), None)
         case _:
-            pass
+            values = None
+    if values is not None:
+        return tuple(dict.fromkeys(values))
     domain = domain_of(expression, domains)
     if not expression.type.is_integer or domain.low is None or domain.high is None:
         return None
@@ -207,6 +218,22 @@ def _image(expression: Expression, domains: dict[int, Domain]) -> tuple[object, 
     if high - low >= MOST_VALUES:
         return None
     return (*range(low, high + 1), None)
+
+
+def _one_of(
+    choices: Sequence[Expression], whole: Expression, domains: dict[int, Domain]
+) -> tuple[object, ...] | None:
+    """Return the values of an expression that is one of its parts, None where one has no end."""
+    found: list[object] = []
+    for choice in choices:
+        if is_null(choice):
+            found.append(None)
+            continue
+        values = _image(choice, domains) if choice.type == whole.type else None
+        if values is None:
+            return None
+        found += values
+    return tuple(found)
 
 
 def key_column(release: Release, position: int, number: int) -> Column:

@@ -136,7 +136,7 @@ def test_a_constant_text_becomes_a_constant_of_the_columns_type(
             "doesn't take an expression",
         ),
         ("year", (column(INTEGER),), "year takes a date or timestamp, not INTEGER"),
-        ("month", (column(sqltype.INTERVAL),), "month takes a date or timestamp, not INTERVAL"),
+        ("week", (column(sqltype.INTERVAL),), "week takes a date or timestamp, not INTERVAL"),
         ("strftime", (column(sqltype.DATE), text("%Q")), "doesn't know the format '%Q'"),
         ("strftime", (column(sqltype.DATE), column(sqltype.VARCHAR)), "takes a constant format"),
         ("+", (column(sqltype.DATE), column(sqltype.INTERVAL)), "isn't answered"),
