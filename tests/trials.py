@@ -82,13 +82,16 @@ def expression_of(trial: Trial) -> Expression:
     return functions.call(trial.name, args)
 
 
-def rows_of(args: tuple[Argument, ...]) -> str:
-    """Return a table of every combination of values, one column an argument that is one."""
+def rows_of(args: tuple[Argument, ...], most: int | None = None) -> str:
+    """Return a table of every combination of values, one column an argument that is one.
+
+    most: values of each column, None for all.
+    """
     parts = []
     for i, a in enumerate(args):
         if not isinstance(a, SqlType):
             continue
-        listed = ", ".join(f"({_plain_constant(v)})" for v in extreme_values(a))
+        listed = ", ".join(f"({_plain_constant(v)})" for v in extreme_values(a)[:most])
         cast = canonical(f"CAST(v AS {a})", a)
         parts.append(
             f"(SELECT {cast} AS c{i} FROM (VALUES {listed}) AS t(v)"

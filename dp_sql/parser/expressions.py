@@ -29,7 +29,16 @@ _INSTEAD = {
     exp.AtTimeZone: "timestamps have no zone here: add an INTERVAL",
     exp.CurrentDate: "write the date: DATE '2024-01-31'",
     exp.CurrentTimestamp: "write the time: TIMESTAMP '2024-01-31 12:00:00'",
-    exp.Bracket: "substring(x, 1, 1), or [1, 2, 3][x] with a column as the place",
+    exp.Bracket: "substring(x, 1, 1) of a text, list_extract([1, 2, 3], x) of a list",
+    exp.RegexpILike: "regexp_matches(x, 'pattern', 'i')",
+    exp.Lambda: "put x -> 'key' in parentheses",
+}
+
+_SIGNS = {
+    exp.AtTimeZone: "AT TIME ZONE",
+    exp.Bracket: "x[…]",
+    exp.Lambda: "x -> y",
+    exp.RegexpILike: "~*",
 }
 
 _INSTEAD_OF = {
@@ -131,16 +140,15 @@ class Expressions:
                 return constants.interval(self._statement, node)
             case exp.Extract():
                 self._only(node, "this", "expression")
-                return self._part(node.this.name, node.expression)
+                return self._part(node, node.this.name, node.expression)
             case exp.TimestampTrunc() | exp.DateTrunc():
                 self._only(node, "this", "unit")
                 return self._truncate(node)
             case exp.DateDiff():
                 self._only(node, "this", "expression", "unit")
                 unit = Literal(self._unit(node), sqltype.VARCHAR)
-                return functions.call(
-                    "date_diff", (unit, self.bind(node.expression), self.bind(node.this))
-                )
+                ends = (self.bind(node.expression), self.bind(node.this))
+                return self._typed("date_diff", node, (unit, *ends))
             case exp.Trim():
                 return self._trim(node)
             case exp.Log():
@@ -176,9 +184,9 @@ class Expressions:
                 node,
                 hint="use HAVING for conditions on aggregates",
             )
-        name = self._word(node) or (
-            node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
-        )
+        name = _SIGNS.get(type(node)) or self._word(node)
+        if name is None:
+            name = node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
         return self._statement.unsupported(
             f"{name} isn't answered over protected rows.",
             node,
@@ -234,7 +242,7 @@ class Expressions:
             for arg in args:
                 self._plain(arg)
         if call.name == "date_part" and len(args) == 2 and isinstance(args[0], exp.Literal):
-            return self._part(args[0].name, args[1])
+            return self._part(node, args[0].name, args[1])
         if call.name.startswith("json_"):
             return self._json(call.name, node, args)
         if isinstance(node, exp.Escape):
@@ -327,13 +335,13 @@ class Expressions:
                 ) from None
         return functions.cast(operand, target)
 
-    def _part(self, part: str, value: exp.Expr) -> Expression:
-        name = _PARTS.get(part.upper(), part.lower())
-        return functions.call("date_part", (Literal(name, sqltype.VARCHAR), self.bind(value)))
+    def _part(self, node: exp.Expr, part: str, value: exp.Expr) -> Expression:
+        name = Literal(_PARTS.get(part.upper(), part.lower()), sqltype.VARCHAR)
+        return self._typed("date_part", node, (name, self.bind(value)))
 
     def _truncate(self, node: exp.TimestampTrunc | exp.DateTrunc) -> Expression:
         unit = Literal(self._unit(node), sqltype.VARCHAR)
-        return functions.call("date_trunc", (unit, self.bind(node.this)))
+        return self._typed("date_trunc", node, (unit, self.bind(node.this)))
 
     def _unit(self, node: exp.Expr) -> str:
         unit = node.args.get("unit")
