@@ -23,7 +23,7 @@ _FLAGS = {
     "null_if_pos_overflow", "single_replace",
 }  # fmt: skip
 
-_INSTEAD = {
+_INSTEAD: Mapping[type[exp.Expr], str] = {
     exp.IsNan: "NaN is NULL here: write x IS NULL",
     exp.JSONExtract: "x ->> 'key', a text that a cast can make a number",
     exp.AtTimeZone: "timestamps have no zone here: add an INTERVAL",
@@ -34,7 +34,7 @@ _INSTEAD = {
     exp.Lambda: "put x -> 'key' in parentheses",
 }
 
-_SIGNS = {
+_SIGNS: Mapping[type[exp.Expr], str] = {
     exp.AtTimeZone: "AT TIME ZONE",
     exp.Bracket: "x[…]",
     exp.Lambda: "x -> y",

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from dp_sql.errors import UnsupportedSQLError
 from dp_sql.plan.conversion import is_null
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.domains import domain_of
-from dp_sql.plan.expression import Call, Case, Column, Expression, Literal, Ref, columns_of
+from dp_sql.plan.expression import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Literal,
+    Ref,
+    children,
+    columns_of,
+)
 from dp_sql.plan.functions import FUNCTIONS
 from dp_sql.plan.public import Image, PublicFacts, PublicRows, ValueList
 from dp_sql.plan.release import KeySpace, Release
@@ -27,6 +38,9 @@ from dp_sql.schema.sqltype import Kind
 
 MOST_VALUES = 100_000  # of one column
 MOST_CELLS = 1_000_000  # of all public keys together
+_FIRST_PART = (
+    1_000_000_000  # number of a column that stands for a part of a key; no statement has it
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +66,25 @@ def plan_keys(release: Release, catalog: Catalog, public: PublicFacts, limit: in
     """
     domains = column_domains(release.source, catalog, limit)
     expanded = [expand(release.source, key.expression) for key in release.keys]
+    ranged = list(expanded)  # each over columns that have an end
     parts: dict[int, list[int]] = {}  # component -> positions
     spaces: list[KeySpace] = []
     private: list[int] = []
+    numbers: dict[Expression, int] = {}
     sources: dict[int, tuple[dict[object, ValueList | PublicRows], frozenset[object]]] = {}
     for position, expression in enumerate(expanded):
         found = _sources(release, catalog, expression)
-        if found is None:
-            image = _image(expression, domains)
-            if image is None:
-                private.append(position)
-            else:
-                spaces.append(KeySpace((position,), tuple((v,) for v in image)))
+        image = None if found is not None else _image(expression, domains)
+        if image is not None:
+            spaces.append(KeySpace((position,), tuple((v,) for v in image)))
             continue
+        if found is None:
+            found = {}
+            over = _over_parts(release, catalog, expression, _Parts(domains, found, numbers))
+            if over is None:
+                private.append(position)
+                continue
+            ranged[position] = over
         joined = [c for c, (_, ids) in sources.items() if ids & frozenset(found)]
         merged = dict(found)
         positions = [position]
@@ -75,7 +95,7 @@ def plan_keys(release: Release, catalog: Catalog, public: PublicFacts, limit: in
         parts[position] = sorted(positions)
     for component, positions in parts.items():
         found, conditions = _narrowed(release.source, sources[component][0])
-        values = _enumerate(found, [expanded[p] for p in positions], conditions, public)
+        values = _enumerate(found, [ranged[p] for p in positions], conditions, public)
         if values is None:
             private += positions
         else:
@@ -163,6 +183,51 @@ def _columns(found: dict[object, ValueList | PublicRows]) -> set[int]:
         elif not source.padded:
             known |= {c.number for c in source.scan.columns}
     return known
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What parts of a key range over is put into `found`; `numbers` are those of their columns."""
+
+    domains: dict[int, Domain]
+    found: dict[object, ValueList | PublicRows]
+    numbers: dict[Expression, int]
+
+
+def _over_parts(
+    release: Release, catalog: Catalog, expression: Expression, parts: _Parts
+) -> Expression | None:
+    """Return a key over columns that have an end, None where there is none.
+
+    A part that has few values whatever its own columns hold, such as hour(seen), stands as a column
+    of these values.
+    """
+    found = _sources(release, catalog, expression)
+    if found is not None:
+        parts.found.update(found)
+        return expression
+    values = _image(expression, parts.domains)
+    if values is not None:
+        number = parts.numbers.setdefault(expression, _FIRST_PART + len(parts.numbers))
+        column = Column(number, "part", expression.type)
+        parts.found["part", number] = ValueList(column, values)
+        return Ref(column)
+    inner = [_over_parts(release, catalog, child, parts) for child in children(expression)]
+    known = [child for child in inner if child is not None]
+    if not known or len(known) < len(inner):
+        return None
+    match expression:
+        case Call(function=name, type=type_):
+            return Call(name, tuple(known), type_)
+        case Cast(type=type_):
+            return Cast(known[0], type_)
+        case Case(type=type_):
+            pairs = tuple(zip(known[:-1:2], known[1:-1:2], strict=True))
+            return Case(pairs, known[-1], type_)
+        case Literal() | Ref():
+            return None
+        case _:
+            assert_never(expression)
 
 
 def _enumerate(
