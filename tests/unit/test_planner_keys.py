@@ -24,7 +24,7 @@ class _NoFacts:
 def planned(key: str) -> KeyPlan:
     sql = f"SELECT {key} AS k, COUNT(*) FROM visits GROUP BY k"
     (release,) = parse(sql, CATALOG).releases
-    return plan_keys(release, CATALOG, _NoFacts())
+    return plan_keys(release, CATALOG, _NoFacts(), 5)
 
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -97,7 +97,7 @@ def asked(*keys: str) -> tuple[KeyPlan, list[Image]]:
     sql = f"SELECT {names}, COUNT(*) FROM visits GROUP BY ALL"
     (release,) = parse(sql, CATALOG).releases
     facts = _Asked()
-    return plan_keys(release, CATALOG, facts), facts.images
+    return plan_keys(release, CATALOG, facts, 5), facts.images
 
 
 def test_a_function_of_few_values_is_asked_of_these_values() -> None:
