@@ -13,10 +13,18 @@ AGGREGATES = tuple("AVG COUNT STDDEV_POP STDDEV_SAMP SUM VAR_POP VAR_SAMP".split
 
 # what stands below a release, in WHERE, GROUP BY and inside aggregates; above it DuckDB has more
 FUNCTIONS = tuple(
-    "abs ceil ceiling century clamp coalesce concat contains date_diff date_part date_trunc "
-    "day dayname dayofmonth dayofweek dayofyear decade ends_with epoch exp floor greatest "
-    "hour if ifnull isodow isoyear last_day least left length ln log log10 log2 lower ltrim "
-    "microsecond millisecond minute month monthname nullif pow power quarter replace right "
-    "round rtrim second sign sqrt starts_with strftime substr substring trim trunc try_cast "
-    "upper week weekday weekofyear year yearweek".split()
+    "abs acos acosh age ascii asin asinh atan atan2 atanh bit_count bit_length cbrt ceil ceiling "
+    "century chr clamp coalesce concat concat_ws contains cos cosh cot damerau_levenshtein "
+    "date_diff date_part date_sub date_trunc day dayname dayofmonth dayofweek dayofyear "
+    "days_in_month decade degrees ends_with epoch epoch_ms epoch_us era even exp factorial floor "
+    "fmod gamma gcd greatest hamming hour if ifnull isfinite isinf isodow isoyear jaccard "
+    "jaro_similarity jaro_winkler_similarity json_array_length json_exists json_extract_string "
+    "json_type json_valid last_day lcm least left length levenshtein lgamma list_contains "
+    "list_extract list_position ln log log10 log2 lower lpad ltrim make_date make_timestamp md5 "
+    "microsecond millennium millisecond minute month monthname nfc_normalize nullif pi pow power "
+    "quarter radians regexp_extract regexp_full_match regexp_matches regexp_replace repeat "
+    "replace reverse right round rpad rtrim second sha1 sha256 sign sin sinh split_part sqrt "
+    "starts_with strftime strip_accents strlen strpos strptime substr substring tan tanh "
+    "time_bucket translate trim trunc try_cast try_strptime unicode upper week weekday weekofyear "
+    "xor year yearweek".split()
 )

@@ -9,85 +9,44 @@ from sqlglot import exp
 
 from dp_sql.parser import constants
 from dp_sql.parser.aggregates import aggregate_name
+from dp_sql.parser.function_names import BINARY, NO_NAMES, Written, written
 from dp_sql.parser.scope import Scope
 from dp_sql.parser.text import nearest
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Expression, Literal, Ref
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
-from dp_sql.schema.sqltype import Kind
+from dp_sql.schema.sqltype import Kind, SqlType
 
-BINARY: Mapping[type[exp.Expr], str] = {
-    exp.Add: "+",
-    exp.Sub: "-",
-    exp.Mul: "*",
-    exp.Div: "/",
-    exp.IntDiv: "//",
-    exp.Mod: "%",
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.And: "and",
-    exp.Or: "or",
-    exp.DPipe: "||",
-    exp.NullSafeEQ: "is_not_distinct_from",
-    exp.NullSafeNEQ: "is_distinct_from",
-    exp.Pow: "power",
+_FLAGS = {
+    "big_int", "safe", "typed", "coerce", "date_part_boundary", "ignore_nulls", "zone",
+    "null_if_pos_overflow", "single_replace",
+}  # fmt: skip
+
+_INSTEAD: Mapping[type[exp.Expr], str] = {
+    exp.IsNan: "NaN is NULL here: write x IS NULL",
+    exp.JSONExtract: "x ->> 'key', a text that a cast can make a number",
+    exp.AtTimeZone: "timestamps have no zone here: add an INTERVAL",
+    exp.CurrentDate: "write the date: DATE '2024-01-31'",
+    exp.CurrentTimestamp: "write the time: TIMESTAMP '2024-01-31 12:00:00'",
+    exp.Bracket: "substring(x, 1, 1) of a text, list_extract([1, 2, 3], x) of a list",
+    exp.RegexpILike: "regexp_matches(x, 'pattern', 'i')",
+    exp.Lambda: "put x -> 'key' in parentheses",
 }
 
-# class -> (name in the function table, its arguments in order); what else the node holds is refused
-SIMPLE: Mapping[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
-    exp.Abs: ("abs", ("this",)),
-    exp.Sign: ("sign", ("this",)),
-    exp.Floor: ("floor", ("this",)),
-    exp.Ceil: ("ceil", ("this",)),
-    exp.Round: ("round", ("this", "decimals")),
-    exp.Trunc: ("trunc", ("this",)),
-    exp.Sqrt: ("sqrt", ("this",)),
-    exp.Ln: ("ln", ("this",)),
-    exp.Exp: ("exp", ("this",)),
-    exp.Lower: ("lower", ("this",)),
-    exp.Upper: ("upper", ("this",)),
-    exp.Length: ("length", ("this",)),
-    exp.Substring: ("substring", ("this", "start", "length")),
-    exp.Left: ("left", ("this", "expression")),
-    exp.Right: ("right", ("this", "expression")),
-    exp.Replace: ("replace", ("this", "expression", "replacement")),
-    exp.StartsWith: ("starts_with", ("this", "expression")),
-    exp.EndsWith: ("ends_with", ("this", "expression")),
-    exp.Contains: ("contains", ("this", "expression")),
-    exp.Nullif: ("nullif", ("this", "expression")),
-    exp.If: ("if", ("this", "true", "false")),
-    exp.Year: ("year", ("this",)),
-    exp.Quarter: ("quarter", ("this",)),
-    exp.Month: ("month", ("this",)),
-    exp.Week: ("week", ("this",)),
-    exp.WeekOfYear: ("week", ("this",)),
-    exp.Day: ("day", ("this",)),
-    exp.DayOfMonth: ("day", ("this",)),
-    exp.DayOfWeek: ("dayofweek", ("this",)),
-    exp.DayOfWeekIso: ("isodow", ("this",)),
-    exp.DayOfYear: ("dayofyear", ("this",)),
-    exp.Hour: ("hour", ("this",)),
-    exp.Minute: ("minute", ("this",)),
-    exp.Second: ("second", ("this",)),
-    exp.Dayname: ("dayname", ("this",)),
-    exp.Monthname: ("monthname", ("this",)),
-    exp.LastDay: ("last_day", ("this",)),
-    exp.TimeToUnix: ("epoch", ("this",)),
-    exp.TimeToStr: ("strftime", ("this", "format")),
+_SIGNS: Mapping[type[exp.Expr], str] = {
+    exp.AtTimeZone: "AT TIME ZONE",
+    exp.Bracket: "x[…]",
+    exp.Lambda: "x -> y",
+    exp.RegexpILike: "~*",
 }
 
-_LISTS: Mapping[type[exp.Expr], str] = {
-    exp.Coalesce: "coalesce",
-    exp.Least: "least",
-    exp.Greatest: "greatest",
+_INSTEAD_OF = {
+    "now": "write the time: TIMESTAMP '2024-01-31 12:00:00'",
+    "hash": "md5(x), or sha256(x)",
+    "json_value": "json_extract_string(x, '$.key')",
+    "timezone": "timestamps have no zone here: add an INTERVAL",
 }
-
-_FLAGS = {"big_int", "safe", "typed", "coerce", "date_part_boundary", "ignore_nulls", "zone"}
 
 _PARTS = {"DAYOFWEEK": "dow", "DAYOFYEAR": "doy"}
 
@@ -136,14 +95,9 @@ class Expressions:
             found = hook(node)
             if found is not None:
                 return found
-        kind = type(node)
-        if kind in BINARY:
-            return self._binary(node)
-        if kind in SIMPLE:
-            return self._simple(node)
-        if kind in _LISTS:
-            self._only(node, "this", "expressions")
-            return self._call(_LISTS[kind], node, [node.this, *node.expressions])
+        call = written(node)
+        if call is not None:
+            return self._written(node, call)
         match node:
             case exp.Paren():
                 self._only(node, "this")
@@ -186,25 +140,27 @@ class Expressions:
                 return constants.interval(self._statement, node)
             case exp.Extract():
                 self._only(node, "this", "expression")
-                return self._part(node.this.name, node.expression)
+                return self._part(node, node.this.name, node.expression)
             case exp.TimestampTrunc() | exp.DateTrunc():
                 self._only(node, "this", "unit")
                 return self._truncate(node)
             case exp.DateDiff():
                 self._only(node, "this", "expression", "unit")
                 unit = Literal(self._unit(node), sqltype.VARCHAR)
-                return functions.call(
-                    "date_diff", (unit, self.bind(node.expression), self.bind(node.this))
-                )
+                ends = (self.bind(node.expression), self.bind(node.this))
+                return self._typed("date_diff", node, (unit, *ends))
             case exp.Trim():
                 return self._trim(node)
-            case exp.Concat():
-                self._only(node, "expressions", "coalesce")
-                return self._call("concat", node, node.expressions)
             case exp.Log():
                 return self._log(node)
-            case exp.Anonymous():
-                return self._anonymous(node)
+            case exp.Try():
+                self._only(node, "this")
+                return self.bind(node.this)  # what would raise is NULL anyway
+            case exp.Date():
+                if node.args.get("zone") is not None:
+                    raise self._refuse(node)
+                self._only(node, "this")
+                return self._as_type(node, sqltype.DATE)
             case exp.Subquery() | exp.Select() | exp.Exists() | exp.Any() | exp.All():
                 raise self._statement.unsupported(
                     "a subquery can't stand here: in WHERE, a select list or an argument it can.",
@@ -228,11 +184,13 @@ class Expressions:
                 node,
                 hint="use HAVING for conditions on aggregates",
             )
-        name = node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
+        name = _SIGNS.get(type(node)) or self._word(node)
+        if name is None:
+            name = node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
         return self._statement.unsupported(
             f"{name} isn't answered over protected rows.",
             node,
-            hint="arithmetic, CASE, comparisons, text and date functions",
+            hint=_INSTEAD.get(type(node), "arithmetic, CASE, comparisons, text and date functions"),
         )
 
     def _only(self, node: exp.Expr, *keys: str) -> None:
@@ -251,24 +209,59 @@ class Expressions:
             )
 
     def _call(self, name: str, node: exp.Expr, args: list[exp.Expr]) -> Expression:
-        bound = tuple(self.bind(arg) for arg in args)
+        return self._typed(name, node, tuple(self.bind(arg) for arg in args))
+
+    def _typed(self, name: str, node: exp.Expr, args: tuple[Expression, ...]) -> Expression:
         try:
-            return functions.call(name, bound)
+            return functions.call(name, args)
         except functions.TypeProblem as problem:
-            raise self._statement.wrong(f"{problem}", node) from None
+            message, word = f"{problem}", self._word(node)
+            if word is not None and message.startswith(f"{name} "):
+                message = word + message[len(name) :]
+            raise self._statement.wrong(message, node) from None
 
-    def _binary(self, node: exp.Expr) -> Expression:
-        self._only(node, "this", "expression")
-        name = BINARY[type(node)]
-        if name not in ("and", "or"):
-            self._plain(node.this)
-            self._plain(node.expression)
-        return self._call(name, node, [node.this, node.expression])
+    def _word(self, node: exp.Expr) -> str | None:
+        """Return the name of a function as it is written, None where its place isn't known."""
+        start, end = node.meta.get("start"), node.meta.get("end")
+        if not isinstance(node, exp.Func) or not isinstance(start, int) or not isinstance(end, int):
+            return None
+        return self._statement.text[start : end + 1]
 
-    def _simple(self, node: exp.Expr) -> Expression:
-        name, keys = SIMPLE[type(node)]
-        self._only(node, *keys)
-        return self._call(name, node, [node.args[k] for k in keys if node.args.get(k) is not None])
+    def _written(self, node: exp.Expr, call: Written) -> Expression:
+        self._only(node, *call.keys)
+        named = isinstance(node, exp.Anonymous)
+        if call.name not in functions.FUNCTIONS or (named and call.name in NO_NAMES):
+            close = nearest(call.name, [n for n in functions.FUNCTIONS if n not in NO_NAMES])
+            raise self._statement.unsupported(
+                f"the function {self._word(node) or call.name} isn't answered over protected rows.",
+                node,
+                hint=_INSTEAD_OF.get(call.name) or (f"{close}(…)" if close else None),
+            )
+        args = list(call.args)
+        if type(node) in BINARY and call.name not in ("and", "or"):
+            for arg in args:
+                self._plain(arg)
+        if call.name == "date_part" and len(args) == 2 and isinstance(args[0], exp.Literal):
+            return self._part(node, args[0].name, args[1])
+        if call.name.startswith("json_"):
+            return self._json(call.name, node, args)
+        if isinstance(node, exp.Escape):
+            self._only(node.this, "this", "expression", "negate")
+            self._plain(args[0])
+            bound = self._call(call.name, node, args)
+            return functions.call("not", (bound,)) if node.this.args.get("negate") else bound
+        return self._call(call.name, node, args)
+
+    def _json(self, name: str, node: exp.Expr, args: list[exp.Expr]) -> Expression:
+        """Bind a function of JSON: of a text, or of what -> found in one."""
+        source = args[0] if args else None
+        while isinstance(source, exp.Paren):
+            source = source.this
+        if not isinstance(source, exp.JSONExtract):
+            return self._call(name, node, args)
+        self._only(source, "this", "expression")
+        inner = self._json("json_extract", source, [source.this, source.expression])
+        return self._typed(name, node, (inner, *(self.bind(arg) for arg in args[1:])))
 
     def _column(self, node: exp.Column) -> Expression:
         if node.args.get("db") or node.args.get("catalog") or isinstance(node.this, exp.Star):
@@ -326,7 +319,9 @@ class Expressions:
 
     def _cast(self, node: exp.Cast) -> Expression:
         self._only(node, "this", "to")
-        target = constants.type_of(self._statement, node.args["to"])
+        return self._as_type(node, constants.type_of(self._statement, node.args["to"]))
+
+    def _as_type(self, node: exp.Expr, target: SqlType) -> Expression:
         operand = self.bind(node.this)
         if isinstance(operand, Literal) and isinstance(operand.value, str):
             try:
@@ -340,13 +335,13 @@ class Expressions:
                 ) from None
         return functions.cast(operand, target)
 
-    def _part(self, part: str, value: exp.Expr) -> Expression:
-        name = _PARTS.get(part.upper(), part.lower())
-        return functions.call("date_part", (Literal(name, sqltype.VARCHAR), self.bind(value)))
+    def _part(self, node: exp.Expr, part: str, value: exp.Expr) -> Expression:
+        name = Literal(_PARTS.get(part.upper(), part.lower()), sqltype.VARCHAR)
+        return self._typed("date_part", node, (name, self.bind(value)))
 
     def _truncate(self, node: exp.TimestampTrunc | exp.DateTrunc) -> Expression:
         unit = Literal(self._unit(node), sqltype.VARCHAR)
-        return functions.call("date_trunc", (unit, self.bind(node.this)))
+        return self._typed("date_trunc", node, (unit, self.bind(node.this)))
 
     def _unit(self, node: exp.Expr) -> str:
         unit = node.args.get("unit")
@@ -371,19 +366,4 @@ class Expressions:
             return self._call("log", node, [base])
         if isinstance(base, exp.Literal) and base.name in ("2", "10"):
             return self._call("log2" if base.name == "2" else "log", node, [value])
-        raise self._statement.unsupported("a logarithm has base e, 2 or 10.", node, hint="ln(x)")
-
-    def _anonymous(self, node: exp.Anonymous) -> Expression:
-        name = ascii_lower(node.name)
-        if name == "date_part" and len(node.expressions) == 2:
-            part, value = node.expressions
-            if isinstance(part, exp.Literal) and part.is_string:
-                return self._part(part.name, value)
-        if name not in functions.FUNCTIONS:
-            close = nearest(name, functions.FUNCTIONS)
-            raise self._statement.unsupported(
-                f"the function {node.name} isn't answered over protected rows.",
-                node,
-                hint=f"{close}(…)" if close else None,
-            )
-        return self._call(name, node, node.expressions)
+        return self._call("log", node, [base, value])

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
+from sqlglot.parser import Parser
+from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from dp_sql.errors import Position, QueryError, UnsupportedSQLError
@@ -48,6 +50,37 @@ _STATEMENTS = {
 }
 
 
+def _in(parser: Parser, this: exp.Expr | None) -> exp.Expr:
+    bracket = parser._curr is not None and parser._curr.token_type == TokenType.L_BRACKET  # noqa: SLF001  (a subclass's method in all but form)
+    found = parser._parse_in(this)  # noqa: SLF001  (likewise)
+    if not bracket or not found.expressions:
+        return found
+    return exp.ArrayContains(this=exp.Array(expressions=found.expressions), expression=this)
+
+
+class Reading(DuckDB):
+    """DuckDB's dialect, where the parser library would give a text another meaning.
+
+    A JSON path stays as it is written: 'a.b', the name of one key, isn't '$.a.b'. `x IN [1, NULL]`
+    is false for 2, where `x IN (1, NULL)` is NULL. A third argument of JARO_WINKLER_SIMILARITY is a
+    number that likeness has to reach.
+    """
+
+    class Parser(DuckDBParser):
+        """The parser of the dialect."""
+
+        FUNCTIONS = {  # noqa: RUF012  (as the parser library declares it)
+            name: build
+            for name, build in DuckDBParser.FUNCTIONS.items()
+            if name != "JARO_WINKLER_SIMILARITY"
+        }
+        RANGE_PARSERS = {**DuckDBParser.RANGE_PARSERS, TokenType.IN: _in}  # noqa: RUF012
+
+    def to_json_path(self, path: exp.Expr | None) -> exp.Expr | None:
+        """Return the path unread."""
+        return path
+
+
 def starts_with(text: str, word: str) -> str | None:
     """Return what follows when the statement's first word is `word` (upper case), else None."""
     stripped = text.lstrip()
@@ -68,7 +101,7 @@ def parse_text(text: str) -> exp.Query:
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise QueryError("the statement holds half a character (a lone surrogate).")
     dialect = (
-        DuckDB()
+        Reading()
     )  # one for each text: its readers keep their place, and threads must not share it
     tokens = _tokens(text, dialect)
     try:

@@ -11,8 +11,14 @@ from types import MappingProxyType
 
 from dp_sql.plan import (
     functions_arithmetic,
+    functions_bits,
+    functions_instant,
+    functions_json,
+    functions_list,
     functions_logic,
+    functions_match,
     functions_numeric,
+    functions_real,
     functions_text,
     functions_time,
 )
@@ -28,8 +34,14 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         row.name: row
         for rows in (
             functions_arithmetic.ROWS,
+            functions_bits.ROWS,
+            functions_instant.ROWS,
+            functions_json.ROWS,
+            functions_list.ROWS,
             functions_logic.ROWS,
+            functions_match.ROWS,
             functions_numeric.ROWS,
+            functions_real.ROWS,
             functions_text.ROWS,
             functions_time.ROWS,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dp_sql.plan import intervals
+from dp_sql.plan.arguments import booleans
 from dp_sql.plan.conversion import (
     cast,
     chosen_type,
@@ -14,15 +15,11 @@ from dp_sql.plan.conversion import (
     read,
     unify,
 )
-from dp_sql.plan.domain import BOOLEANS, UNKNOWN, Domain
+from dp_sql.plan.domain import UNKNOWN, Domain
 from dp_sql.plan.expression import Call, Literal
 from dp_sql.plan.signature import Args, Function, TypeProblem, arity, described
 from dp_sql.plan.sql_text import cast_text, once
 from dp_sql.schema.sqltype import BOOLEAN, Kind, SqlType
-
-
-def _booleans(_domains: tuple[Domain, ...], _args: Args) -> Domain:
-    return BOOLEANS
 
 
 def _comparison(name: str, operator: str) -> Function:
@@ -30,7 +27,7 @@ def _comparison(name: str, operator: str) -> Function:
         arity(name, args, 2)
         return unify(args, what=name)[0], BOOLEAN
 
-    return Function(name, typing, _booleans, lambda t, _call: f"({t[0]} {operator} {t[1]})")
+    return Function(name, typing, booleans, lambda t, _call: f"({t[0]} {operator} {t[1]})")
 
 
 def _between() -> Function:
@@ -39,7 +36,7 @@ def _between() -> Function:
         return unify(args, what="BETWEEN")[0], BOOLEAN
 
     return Function(
-        "between", typing, _booleans, lambda t, _call: f"({t[0]} BETWEEN {t[1]} AND {t[2]})"
+        "between", typing, booleans, lambda t, _call: f"({t[0]} BETWEEN {t[1]} AND {t[2]})"
     )
 
 
@@ -51,7 +48,7 @@ def _in() -> Function:
             raise TypeProblem("IN takes a list of constants; write OR for anything else")
         return unify(args, what="IN")[0], BOOLEAN
 
-    return Function("in", typing, _booleans, lambda t, _call: f"({t[0]} IN ({', '.join(t[1:])}))")
+    return Function("in", typing, booleans, lambda t, _call: f"({t[0]} IN ({', '.join(t[1:])}))")
 
 
 def _null_test(name: str, words: str) -> Function:
@@ -59,7 +56,7 @@ def _null_test(name: str, words: str) -> Function:
         arity(words, args, 1)
         return args, BOOLEAN
 
-    return Function(name, typing, _booleans, lambda t, _call: f"({t[0]} {words})")
+    return Function(name, typing, booleans, lambda t, _call: f"({t[0]} {words})")
 
 
 def condition(what: str, args: Args) -> Args:
@@ -78,7 +75,7 @@ def _connective(name: str) -> Function:
             raise TypeProblem(f"{word} takes at least 2 conditions")
         return condition(word, args), BOOLEAN
 
-    return Function(name, typing, _booleans, lambda t, _call: f"({f' {word} '.join(t)})")
+    return Function(name, typing, booleans, lambda t, _call: f"({f' {word} '.join(t)})")
 
 
 def _not_typing(args: Args) -> tuple[Args, SqlType]:
@@ -210,7 +207,7 @@ ROWS = (
     _null_test("is_not_null", "IS NOT NULL"),
     _connective("and"),
     _connective("or"),
-    Function("not", _not_typing, _booleans, lambda t, _call: f"(NOT {t[0]})"),
+    Function("not", _not_typing, booleans, lambda t, _call: f"(NOT {t[0]})"),
     _choice("coalesce", 1, None, _chosen),
     _choice("ifnull", 2, 2, _chosen),
     _choice("least", 1, None, _extreme_domain(largest=False)),

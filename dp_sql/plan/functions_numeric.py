@@ -1,4 +1,4 @@
-"""The rows of functions of one number (and of POWER), as DuckDB computes them."""
+"""The rows of functions of a number that keep its type: absolute values, signs and rounding."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from dp_sql.plan import intervals
+from dp_sql.plan.arguments import numbers, typed_nulls
 from dp_sql.plan.conversion import cast
-from dp_sql.plan.domain import UNKNOWN, Domain
+from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Call, Literal
 from dp_sql.plan.reach import reach
-from dp_sql.plan.signature import Args, Function, TypeProblem, arity, described
-from dp_sql.plan.sql_text import canonical, literal, once, positive_zero
+from dp_sql.plan.signature import Args, Function, TypeProblem, arity
+from dp_sql.plan.sql_text import literal, once, positive_zero
 from dp_sql.schema import sqltype
 from dp_sql.schema.sqltype import INTEGER_BITS, Kind, SqlType
 
@@ -22,18 +23,7 @@ _MOST_PLACES = 400  # decimal places beyond which rounding changes no DOUBLE
 def _number(name: str, args: Args) -> None:
     """Raise TypeProblem unless there is exactly one argument and it is a number."""
     arity(name, args, 1)
-    _numeric(name, args)
-
-
-def _numeric(name: str, args: Args) -> None:
-    for arg in args:
-        if not arg.type.is_numeric and arg.type.kind is not Kind.NULL:
-            raise TypeProblem(f"{name} takes a number, not {described(arg.type)}")
-
-
-def _typed_null(args: Args, type_: SqlType) -> Args:
-    """Return the arguments with a bare NULL as a NULL of the type."""
-    return tuple(cast(arg, type_) if arg.type.kind is Kind.NULL else arg for arg in args)
+    numbers(name, args)
 
 
 def _widened(args: Args, more: int) -> tuple[Args, SqlType]:
@@ -47,7 +37,7 @@ def _widened(args: Args, more: int) -> tuple[Args, SqlType]:
 
 def _abs_typing(args: Args) -> tuple[Args, SqlType]:
     _number("abs", args)
-    args = _typed_null(args, sqltype.BIGINT)
+    args = typed_nulls(args, sqltype.BIGINT)
     return _widened(args, 0) if args[0].type.is_integer else (args, args[0].type)
 
 
@@ -71,7 +61,7 @@ def _abs_domain(domains: tuple[Domain, ...], _args: Args) -> Domain:
 
 def _sign_typing(args: Args) -> tuple[Args, SqlType]:
     _number("sign", args)
-    return _typed_null(args, sqltype.BIGINT), SqlType(Kind.TINYINT)
+    return typed_nulls(args, sqltype.BIGINT), SqlType(Kind.TINYINT)
 
 
 def _sign_domain(domains: tuple[Domain, ...], _args: Args) -> Domain:
@@ -82,23 +72,24 @@ def _sign_domain(domains: tuple[Domain, ...], _args: Args) -> Domain:
     return intervals.interval(low, high)
 
 
-def _places(args: Args) -> int:
-    """Return the constant number of decimal places of ROUND, 0 where it isn't given."""
+def _places(name: str, args: Args) -> int:
+    """Return the constant number of decimal places of ROUND or TRUNC, 0 where it isn't given."""
     if len(args) == 1:
         return 0
     places = args[1].value if isinstance(args[1], Literal) else None
     if type(places) is not int or abs(places) > _MOST_PLACES:
         raise TypeProblem(
-            f"round takes a constant number of decimal places from -{_MOST_PLACES} to {_MOST_PLACES}"
+            f"{name} takes a constant number of decimal places"
+            f" from -{_MOST_PLACES} to {_MOST_PLACES}"
         )
     return places
 
 
 def _round_typing(args: Args) -> tuple[Args, SqlType]:
     arity("round", args, 1, 2)
-    places = _places(args)
-    _numeric("round", args[:1])
-    args = (*_typed_null(args[:1], sqltype.DOUBLE), *args[1:])
+    places = _places("round", args)
+    numbers("round", args[:1])
+    args = (*typed_nulls(args[:1], sqltype.DOUBLE), *args[1:])
     type_ = args[0].type
     if type_.is_integer:
         return _widened(args, 10**-places) if -38 <= places < 0 else (args, type_)
@@ -113,7 +104,7 @@ def _round_typing(args: Args) -> tuple[Args, SqlType]:
 def _round_text(texts: tuple[str, ...], call: Call) -> str:
     """Return ROUND. Only whole numbers rounded to tens and beyond can leave their type."""
     x, type_ = texts[0], call.type
-    places = _places(call.args)
+    places = _places("round", call.args)
     plain = f"round({x})" if len(texts) == 1 else f"round({x}, {places})"
     if type_.is_float:
         return positive_zero(plain, type_)
@@ -139,7 +130,7 @@ def _round_text(texts: tuple[str, ...], call: Call) -> str:
 
 
 def _round_domain(domains: tuple[Domain, ...], args: Args) -> Domain:
-    places = _places(args)
+    places = _places("round", args)
     unit = Fraction(10) ** -places
     step = unit
     if domains[0].step is not None:
@@ -157,11 +148,11 @@ def _half_away(value: Fraction) -> Fraction:
 def _whole_typing(name: str) -> Callable[[Args], tuple[Args, SqlType]]:
     def typing(args: Args) -> tuple[Args, SqlType]:
         _number(name, args)
-        args = _typed_null(args, sqltype.DOUBLE)
+        args = typed_nulls(args, sqltype.DOUBLE)
         type_ = args[0].type
         if type_.kind is Kind.DECIMAL:
             return args, SqlType(Kind.DECIMAL, type_.precision, 0)
-        if type_.is_integer and name != "trunc":  # as DuckDB types them
+        if type_.is_integer:  # as DuckDB types them
             return (cast(args[0], sqltype.DOUBLE),), sqltype.DOUBLE
         return args, type_
 
@@ -170,8 +161,6 @@ def _whole_typing(name: str) -> Callable[[Args], tuple[Args, SqlType]]:
 
 def _whole_text(name: str) -> Callable[[tuple[str, ...], Call], str]:
     def text(texts: tuple[str, ...], call: Call) -> str:
-        if call.type.is_integer:
-            return texts[0]
         plain = f"{name}({texts[0]})"
         return positive_zero(plain, call.type) if call.type.is_float else plain
 
@@ -185,83 +174,30 @@ def _whole(name: str, image: Callable[[Fraction], int]) -> Function:
     return Function(name, _whole_typing(name), domain, _whole_text(name))
 
 
-def _real(name: str, domain: Callable[[Domain], Domain], text: Callable[[str], str]) -> Function:
-    """Return a function of one DOUBLE."""
-
-    def typing(args: Args) -> tuple[Args, SqlType]:
-        _number(name, args)
-        return (cast(args[0], sqltype.DOUBLE),), sqltype.DOUBLE
-
-    return Function(name, typing, lambda d, _args: domain(d[0]), lambda t, _call: text(t[0]))
-
-
-def _sqrt_domain(x: Domain) -> Domain:
-    low = Fraction(0) if x.low is None or x.low < 0 else x.low
-    if x.high is not None and x.high < 0:
-        return UNKNOWN
-    return intervals.widened(
-        intervals.monotone(Domain(low, x.high), lambda v: intervals.real(math.sqrt, v))
-    )
+def _trunc_typing(args: Args) -> tuple[Args, SqlType]:
+    arity("trunc", args, 1, 2)
+    places = _places("trunc", args)
+    numbers("trunc", args[:1])
+    args = (*typed_nulls(args[:1], sqltype.DOUBLE), *args[1:])
+    type_ = args[0].type
+    if type_.kind is Kind.DECIMAL:
+        type_ = SqlType(Kind.DECIMAL, type_.precision, min(type_.scale, max(places, 0)))
+    return args, type_
 
 
-def _sqrt_text(x: str) -> str:
-    return f"(CASE WHEN {x} >= 0 THEN sqrt({x}) END)"
+def _trunc_text(texts: tuple[str, ...], call: Call) -> str:
+    places = _places("trunc", call.args)
+    if call.type.is_integer and places >= 0:
+        return texts[0]
+    plain = f"trunc({texts[0]})" if len(texts) == 1 else f"trunc({texts[0]}, {places})"
+    return positive_zero(plain, call.type) if call.type.is_float else plain
 
 
-def _logarithm(name: str, function: Callable[[float], float]) -> Function:
-    minus_infinity = literal(float("-inf"), sqltype.DOUBLE)
-
-    def domain(x: Domain) -> Domain:
-        return intervals.widened(intervals.monotone(x, lambda v: intervals.real(function, v)))
-
-    def body(x: str) -> str:
-        return (
-            f"(CASE WHEN {x} > 0 THEN {positive_zero(f'{name}({x})', sqltype.DOUBLE)}"
-            f" WHEN {x} = 0 THEN {minus_infinity} END)"
-        )
-
-    return _real(name, domain, lambda x: once(x, body))
-
-
-def _exp_domain(x: Domain) -> Domain:
-    image = intervals.monotone(x, lambda v: intervals.real(math.exp, v))
-    low = Fraction(0) if image.low is None else image.low
-    return intervals.widened(Domain(low, image.high))
-
-
-def _power(name: str) -> Function:
-    def typing(args: Args) -> tuple[Args, SqlType]:
-        arity(name, args, 2)
-        _numeric(name, args)
-        return tuple(cast(arg, sqltype.DOUBLE) for arg in args), sqltype.DOUBLE
-
-    def text(texts: tuple[str, ...], _call: Call) -> str:
-        return canonical(f"pow({texts[0]}, {texts[1]})", sqltype.DOUBLE)
-
-    return Function(name, typing, _power_domain, text)
-
-
-def _power_domain(domains: tuple[Domain, ...], _args: Args) -> Domain:
-    """Return the domain of x^y: on pieces where it is monotone in each, from the corners."""
-    x, y = domains
-    if x.low is None or x.high is None or y.low is None or y.high is None:
-        return UNKNOWN
-    corners = [_power_at(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
-    whole = y.low == y.high and y.low.denominator == 1 and y.low >= 0
-    if not (x.low > 0 or (x.low >= 0 and y.low >= 0) or whole):
-        return UNKNOWN
-    if whole and x.low < 0 < x.high and y.low % 2 == 0:
-        corners.append(Fraction(0) if y.low else Fraction(1))
-    if x.low == 0 and y.low == 0 < y.high:
-        corners.append(Fraction(0))
-    known = [corner for corner in corners if corner is not None]
-    if len(known) < len(corners):
-        return UNKNOWN
-    return intervals.widened(Domain(min(known), max(known)))
-
-
-def _power_at(base: Fraction, exponent: Fraction) -> Fraction | None:
-    return intervals.real(lambda b: math.pow(b, float(exponent)), base)
+def _trunc_domain(domains: tuple[Domain, ...], args: Args) -> Domain:
+    unit = Fraction(10) ** -_places("trunc", args)
+    if domains[0].step is not None and domains[0].step % unit == 0:
+        return domains[0]
+    return intervals.monotone(domains[0], lambda x: math.trunc(x / unit) * unit, unit)
 
 
 ROWS = (
@@ -271,13 +207,5 @@ ROWS = (
     _whole("floor", math.floor),
     _whole("ceil", math.ceil),
     _whole("ceiling", math.ceil),
-    _whole("trunc", math.trunc),
-    _real("sqrt", _sqrt_domain, lambda x: once(x, _sqrt_text)),
-    _logarithm("ln", math.log),
-    _logarithm("log", math.log10),
-    _logarithm("log10", math.log10),
-    _logarithm("log2", math.log2),
-    _real("exp", _exp_domain, lambda x: f"exp({x})"),
-    _power("power"),
-    _power("pow"),
+    Function("trunc", _trunc_typing, _trunc_domain, _trunc_text),
 )

@@ -9,114 +9,92 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
+from dp_sql.plan.arguments import (
+    LONGEST,
+    LengthRule,
+    as_texts,
+    booleans,
+    constant_texts,
+    fixed,
+    given_text,
+    integer_of,
+    text_domain,
+    text_of,
+    whole_constants,
+    whole_numbers,
+)
 from dp_sql.plan.conversion import cast
-from dp_sql.plan.domain import BOOLEANS, UNKNOWN, Domain
+from dp_sql.plan.domain import UNKNOWN, Domain
 from dp_sql.plan.expression import Call, Literal
-from dp_sql.plan.signature import Args, Function, TypeProblem, arity, described
+from dp_sql.plan.intervals import interval
+from dp_sql.plan.signature import Args, Function, TypeProblem, arity
 from dp_sql.plan.sql_text import once
-from dp_sql.schema.sqltype import BIGINT, BOOLEAN, VARCHAR, Kind, SqlType
+from dp_sql.schema.sqltype import BIGINT, BOOLEAN, INTEGER, VARCHAR, SqlType
 
-LONGEST = 10_000  # bytes of a text that || CONCAT and REPLACE may make
-_LONGEST_PATTERN = 1_000  # characters of a constant pattern
-_FARTHEST = 2**31 - 1  # offset or length in SUBSTRING, LEFT and RIGHT
-
-_LengthRule = Callable[[tuple[int | None, ...], Args], int | None]
-
-
-def _texts(name: str, args: Args, count: int) -> Args:
-    """Return the first `count` arguments as texts, the others as they are."""
-    for arg in args[:count]:
-        if arg.type.kind not in (Kind.VARCHAR, Kind.NULL):
-            raise TypeProblem(f"{name} takes a text, not {described(arg.type)}")
-    return (*(cast(arg, VARCHAR) for arg in args[:count]), *args[count:])
-
-
-def _constant_texts(name: str, args: Args) -> None:
-    for arg in args:
-        if not isinstance(arg, Literal):
-            raise TypeProblem(f"{name} takes a constant text here")
-        if isinstance(arg.value, str) and len(arg.value) > _LONGEST_PATTERN:
-            raise TypeProblem(f"{name} takes a text of at most {_LONGEST_PATTERN} characters here")
-
-
-def _whole_constant(name: str, args: Args) -> None:
-    for arg in args:
-        value = arg.value if isinstance(arg, Literal) else None
-        if type(value) is not int or abs(value) > _FARTHEST:
-            raise TypeProblem(f"{name} takes a constant whole number up to {_FARTHEST} here")
-
-
-def _integer(arg: Literal | object) -> int:
-    assert isinstance(arg, Literal) and type(arg.value) is int  # noqa: S101, PT018  (typed)
-    return arg.value
-
-
-def _as_text(result: _LengthRule) -> Callable[[tuple[Domain, ...], Args], Domain]:
-    def domain(domains: tuple[Domain, ...], args: Args) -> Domain:
-        return Domain(max_length=result(tuple(d.max_length for d in domains), args))
-
-    return domain
-
-
-def _booleans(_domains: tuple[Domain, ...], _args: Args) -> Domain:
-    return BOOLEANS
+_WIDEST = 1_000  # characters that LPAD and RPAD may fill up to, and copies that REPEAT may make
+_LAST_CHARACTER = 0x10FFFF
 
 
 def _same_length(name: str) -> Function:
-    """Return a function of one text that keeps its number of characters."""
+    """Return a function of one text that keeps its number of characters, or lessens it."""
 
     def typing(args: Args) -> tuple[Args, SqlType]:
         arity(name, args, 1)
-        return _texts(name, args, 1), VARCHAR
+        return as_texts(name, args, 1), VARCHAR
 
     return Function(
-        name, typing, _as_text(lambda n, _args: n[0]), lambda t, _call: f"{name}({t[0]})"
+        name, typing, text_domain(lambda n, _args: n[0]), lambda t, _call: f"{name}({t[0]})"
     )
 
 
 def _trim(name: str) -> Function:
     def typing(args: Args) -> tuple[Args, SqlType]:
         arity(name, args, 1, 2)
-        typed = _texts(name, args, len(args))
-        _constant_texts(name, typed[1:])
+        typed = as_texts(name, args, len(args))
+        constant_texts(name, typed[1:])
         return typed, VARCHAR
 
     return Function(
-        name, typing, _as_text(lambda n, _args: n[0]), lambda t, _call: f"{name}({', '.join(t)})"
+        name, typing, text_domain(lambda n, _args: n[0]), lambda t, _call: f"{name}({', '.join(t)})"
     )
 
 
-def _length_typing(args: Args) -> tuple[Args, SqlType]:
-    arity("length", args, 1)
-    return _texts("length", args, 1), BIGINT
+def _size(name: str, most_each: int) -> Function:
+    """Return a function that counts parts of a text, at most `most_each` of each character."""
+
+    def typing(args: Args) -> tuple[Args, SqlType]:
+        arity(name, args, 1)
+        return as_texts(name, args, 1), BIGINT
+
+    def domain(domains: tuple[Domain, ...], _args: Args) -> Domain:
+        longest = domains[0].max_length
+        high = None if longest is None else Fraction(longest * most_each)
+        return Domain(Fraction(0), high, Fraction(1))
+
+    return Function(name, typing, domain, lambda t, _call: f"{name}({t[0]})")
 
 
-def _length_domain(domains: tuple[Domain, ...], _args: Args) -> Domain:
-    longest = domains[0].max_length
-    return Domain(Fraction(0), None if longest is None else Fraction(longest), Fraction(1))
-
-
-def _part(name: str, least: int, most: int, result: _LengthRule) -> Function:
+def _part(name: str, least: int, most: int, result: LengthRule) -> Function:
     """Return a function that takes a part of a text by constant numbers."""
 
     def typing(args: Args) -> tuple[Args, SqlType]:
         arity(name, args, least, most)
-        _whole_constant(name, args[1:])
-        return (*_texts(name, args[:1], 1), *(cast(arg, BIGINT) for arg in args[1:])), VARCHAR
+        whole_constants(name, args[1:])
+        return (*as_texts(name, args[:1], 1), *(cast(arg, BIGINT) for arg in args[1:])), VARCHAR
 
-    return Function(name, typing, _as_text(result), lambda t, _call: f"{name}({', '.join(t)})")
+    return Function(name, typing, text_domain(result), lambda t, _call: f"{name}({', '.join(t)})")
 
 
 def _part_length(lengths: tuple[int | None, ...], args: Args) -> int | None:
     """Return the most characters of a part: what the last argument says, if it is given."""
-    wanted = abs(_integer(args[-1])) if len(args) > 2 else None
+    wanted = abs(integer_of(args[-1])) if len(args) > 2 else None
     known = [n for n in (lengths[0], wanted) if n is not None]
     return min(known, default=None)
 
 
 def _side_length(lengths: tuple[int | None, ...], args: Args) -> int | None:
     """Return the most characters of LEFT or RIGHT; a negative number leaves that many out."""
-    count = _integer(args[1])
+    count = integer_of(args[1])
     if count < 0:
         return None if lengths[0] is None else max(0, lengths[0] + count)
     return count if lengths[0] is None else min(count, lengths[0])
@@ -125,21 +103,9 @@ def _side_length(lengths: tuple[int | None, ...], args: Args) -> int | None:
 def _search(name: str) -> Function:
     def typing(args: Args) -> tuple[Args, SqlType]:
         arity(name, args, 2)
-        return _texts(name, args, 2), BOOLEAN
+        return as_texts(name, args, 2), BOOLEAN
 
-    return Function(name, typing, _booleans, lambda t, _call: f"{name}({t[0]}, {t[1]})")
-
-
-def _like(name: str) -> Function:
-    word = name.upper()
-
-    def typing(args: Args) -> tuple[Args, SqlType]:
-        arity(word, args, 2)
-        typed = _texts(word, args, 2)
-        _constant_texts(word, typed[1:])
-        return typed, BOOLEAN
-
-    return Function(name, typing, _booleans, lambda t, _call: f"({t[0]} {word} {t[1]})")
+    return Function(name, typing, booleans, lambda t, _call: f"{name}({t[0]}, {t[1]})")
 
 
 def _joined_typing(name: str) -> Callable[[Args], tuple[Args, SqlType]]:
@@ -184,8 +150,8 @@ def _concat_text(texts: tuple[str, ...], _call: Call) -> str:
 
 def _replace_typing(args: Args) -> tuple[Args, SqlType]:
     arity("replace", args, 3)
-    typed = _texts("replace", args, 3)
-    _constant_texts("replace", typed[1:])
+    typed = as_texts("replace", args, 3)
+    constant_texts("replace", typed[1:])
     return typed, VARCHAR
 
 
@@ -222,18 +188,169 @@ def _replace_domain(domains: tuple[Domain, ...], args: Args) -> Domain:
     return Domain(max_length=longest)
 
 
+def _code(name: str, of_nothing: int) -> Function:
+    """Return a function that gives the number of the first character; `of_nothing`: that of ''."""
+
+    def typing(args: Args) -> tuple[Args, SqlType]:
+        arity(name, args, 1)
+        return as_texts(name, args, 1), INTEGER
+
+    whole = interval(of_nothing, _LAST_CHARACTER)
+    return Function(name, typing, fixed(whole), lambda t, _call: f"{name}({t[0]})")
+
+
+def _chr_typing(args: Args) -> tuple[Args, SqlType]:
+    arity("chr", args, 1)
+    whole_numbers("chr", args)
+    return (args[0] if args[0].type.is_integer else cast(args[0], INTEGER),), VARCHAR
+
+
+def _chr_text(texts: tuple[str, ...], _call: Call) -> str:
+    """Return the character of a number, NULL for one that no character has."""
+    return once(
+        texts[0],
+        lambda x: (
+            f"(CASE WHEN {x} BETWEEN 0 AND {_LAST_CHARACTER} AND NOT {x} BETWEEN {0xD800} AND {0xDFFF}"
+            f" THEN chr(TRY_CAST({x} AS INTEGER)) END)"
+        ),
+    )
+
+
+def _strpos_typing(args: Args) -> tuple[Args, SqlType]:
+    arity("strpos", args, 2)
+    return as_texts("strpos", args, 2), BIGINT
+
+
+def _strpos_domain(domains: tuple[Domain, ...], _args: Args) -> Domain:
+    """Return 0 to the last place; '' is found at 1 also in ''."""
+    longest = domains[0].max_length
+    high = None if longest is None else Fraction(max(1, longest))
+    return Domain(Fraction(0), high, Fraction(1))
+
+
+def _pad(name: str) -> Function:
+    def typing(args: Args) -> tuple[Args, SqlType]:
+        arity(name, args, 3)
+        whole_constants(name, args[1:2], 0, _WIDEST)
+        if not given_text(name, args[2], "what it fills up with"):
+            raise TypeProblem(f"{name} takes at least one character to fill up with")
+        return (*as_texts(name, args[:1], 1), cast(args[1], INTEGER), args[2]), VARCHAR
+
+    return Function(
+        name,
+        typing,
+        text_domain(lambda _lengths, args: integer_of(args[1])),
+        lambda t, _call: f"{name}({', '.join(t)})",
+    )
+
+
+def _repeat_typing(args: Args) -> tuple[Args, SqlType]:
+    arity("repeat", args, 2)
+    whole_constants("repeat", args[1:], 0, _WIDEST)
+    return (*as_texts("repeat", args[:1], 1), cast(args[1], BIGINT)), VARCHAR
+
+
+def _repeat_text(texts: tuple[str, ...], call: Call) -> str:
+    copies = integer_of(call.args[1])
+    limit = LONGEST // max(1, copies)
+    return once(
+        texts[0], lambda x: f"(CASE WHEN strlen({x}) <= {limit} THEN repeat({x}, {texts[1]}) END)"
+    )
+
+
+def _repeat_length(lengths: tuple[int | None, ...], args: Args) -> int | None:
+    return None if lengths[0] is None else lengths[0] * integer_of(args[1])
+
+
+def _split_typing(args: Args) -> tuple[Args, SqlType]:
+    arity("split_part", args, 3)
+    given_text("split_part", args[1], "what separates the parts")
+    whole_constants("split_part", args[2:])
+    return (*as_texts("split_part", args[:2], 2), cast(args[2], BIGINT)), VARCHAR
+
+
+def _translate_typing(args: Args) -> tuple[Args, SqlType]:
+    arity("translate", args, 3)
+    for arg in args[1:]:
+        given_text("translate", arg, "the characters")
+    return as_texts("translate", args, 3), VARCHAR
+
+
+def _separated_typing(args: Args) -> tuple[Args, SqlType]:
+    arity("concat_ws", args, 2, max(2, len(args)))
+    given_text("concat_ws", args[0], "what stands between the texts")
+    return tuple(cast(arg, VARCHAR) for arg in args), VARCHAR
+
+
+def _separated_text(texts: tuple[str, ...], call: Call) -> str:
+    """Return the texts that aren't NULL, separated."""
+    between = len(text_of(call.args[0]).encode()) * (len(texts) - 2)
+
+    def join(done: tuple[str, ...], rest: tuple[str, ...]) -> str:
+        if rest:
+            return once(rest[0], lambda x: join((*done, x), rest[1:]))
+        bytes_ = " + ".join(f"coalesce(strlen({x}), 0)" for x in done)
+        inner = ", ".join((texts[0], *done))
+        return f"(CASE WHEN {bytes_} <= {LONGEST - between} THEN concat_ws({inner}) END)"
+
+    return join((), texts[1:])
+
+
+def _separated_length(lengths: tuple[int | None, ...], args: Args) -> int | None:
+    total = _total(lengths[1:], args[1:])
+    return None if total is None else total + len(text_of(args[0])) * (len(args) - 2)
+
+
+def _made(name: str, length: int | None) -> Function:
+    """Return a function of one text that gives one of `length` characters, None if it varies."""
+
+    def typing(args: Args) -> tuple[Args, SqlType]:
+        arity(name, args, 1)
+        return as_texts(name, args, 1), VARCHAR
+
+    return Function(
+        name, typing, fixed(Domain(max_length=length)), lambda t, _call: f"{name}({t[0]})"
+    )
+
+
 ROWS = (
     *(_same_length(name) for name in ("lower", "upper")),
     *(_trim(name) for name in ("trim", "ltrim", "rtrim")),
-    Function("length", _length_typing, _length_domain, lambda t, _call: f"length({t[0]})"),
+    _same_length("reverse"),
+    _size("length", 1),
+    _size("strlen", 4),
+    _size("bit_length", 32),
     _part("substring", 2, 3, _part_length),
     _part("substr", 2, 3, _part_length),
     _part("left", 2, 2, _side_length),
     _part("right", 2, 2, _side_length),
     *(_search(name) for name in ("starts_with", "ends_with", "contains")),
-    _like("like"),
-    _like("ilike"),
-    Function("||", _joined_typing("||"), _as_text(_total), _joined_text),
-    Function("concat", _joined_typing("concat"), _as_text(_total), _concat_text),
+    Function("||", _joined_typing("||"), text_domain(_total), _joined_text),
+    Function("concat", _joined_typing("concat"), text_domain(_total), _concat_text),
     Function("replace", _replace_typing, _replace_domain, _replace_text),
+    _code("ascii", 0),
+    _code("unicode", -1),
+    Function("chr", _chr_typing, fixed(Domain(max_length=1)), _chr_text),
+    Function("strpos", _strpos_typing, _strpos_domain, lambda t, _call: f"strpos({t[0]}, {t[1]})"),
+    _pad("lpad"),
+    _pad("rpad"),
+    Function("repeat", _repeat_typing, text_domain(_repeat_length), _repeat_text),
+    Function(
+        "split_part",
+        _split_typing,
+        text_domain(lambda n, _args: n[0]),
+        lambda t, _call: f"split_part({', '.join(t)})",
+    ),
+    Function(
+        "translate",
+        _translate_typing,
+        text_domain(lambda n, _args: n[0]),
+        lambda t, _call: f"translate({', '.join(t)})",
+    ),
+    Function("concat_ws", _separated_typing, text_domain(_separated_length), _separated_text),
+    _made("md5", 32),
+    _made("sha1", 40),
+    _made("sha256", 64),
+    _made("nfc_normalize", None),
+    _made("strip_accents", None),
 )

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from dp_sql.plan import intervals
+from dp_sql.plan.arguments import fixed, text_of
 from dp_sql.plan.conversion import (
     DAY_MICROSECONDS,
     cast,
@@ -30,8 +31,10 @@ PARTS: Mapping[str, Domain | None] = {
     "isoyear": None,
     "decade": None,
     "century": None,
+    "millennium": None,
     "yearweek": None,
     "epoch": None,
+    "era": interval(0, 1),
     "quarter": interval(1, 4),
     "month": interval(1, 12),
     "week": interval(1, 53),
@@ -54,7 +57,8 @@ _OTHER_NAMES = {
 }
 _FUNCTIONS = {"dow": "dayofweek", "doy": "dayofyear"}
 _OF_TIMES = ("hour", "minute", "second", "millisecond", "microsecond", "epoch")
-_UNITS = (
+_OF_INTERVALS = (*_OF_TIMES, "day", "month", "quarter", "year", "decade", "century", "millennium")
+UNITS = (
     "microsecond",
     "millisecond",
     "second",
@@ -68,6 +72,21 @@ _UNITS = (
     "decade",
     "century",
 )
+_MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _FORMAT = re.compile(r"(?:[^%]|%-?[YymdHIMSfjpaAbBuwUWVGgn%]|%[-dHIMSmjy])*", re.DOTALL)
 _LONGEST_FORMAT = 100
 
@@ -82,7 +101,8 @@ def part_name(name: str) -> str:
     return lower
 
 
-def _constant_name(function: str, arg: Expression, known: tuple[str, ...]) -> str:
+def constant_name(function: str, arg: Expression, known: tuple[str, ...]) -> str:
+    """Return the one name of a constant part or unit. Raises TypeProblem for all but `known`."""
     value = arg.value if isinstance(arg, Literal) else None
     name = part_name(value) if isinstance(value, str) else None
     if name not in known:
@@ -91,7 +111,7 @@ def _constant_name(function: str, arg: Expression, known: tuple[str, ...]) -> st
     return name
 
 
-def _dated(function: str, arg: Expression) -> Expression:
+def dated(function: str, arg: Expression) -> Expression:
     """Return a date or timestamp; a constant text is read as a timestamp."""
     if isinstance(arg, Literal) and isinstance(arg.value, str):
         return read(arg, TIMESTAMP)
@@ -103,12 +123,12 @@ def _dated(function: str, arg: Expression) -> Expression:
 
 
 def _part_argument(function: str, part: str, arg: Expression) -> Expression:
-    """Return what a part can be taken from: also a TIME, and of an INTERVAL its seconds."""
+    """Return what a part can be taken from: also a TIME or an INTERVAL, for parts that it has."""
     if arg.type.kind is Kind.TIME and part in _OF_TIMES:
         return arg
-    if arg.type.kind is Kind.INTERVAL and part == "epoch":
+    if arg.type.kind is Kind.INTERVAL and part in _OF_INTERVALS:
         return arg
-    return _dated(function, arg)
+    return dated(function, arg)
 
 
 def _part_type(part: str) -> SqlType:
@@ -122,7 +142,7 @@ def _part_text(part: str, text: str) -> str:
 
 def _date_part_typing(args: Args) -> tuple[Args, SqlType]:
     arity("date_part", args, 2)
-    part = _constant_name("date_part", args[0], tuple(PARTS))
+    part = constant_name("date_part", args[0], tuple(PARTS))
     argument = _part_argument("date_part", part, args[1])
     return (Literal(part, VARCHAR), argument), _part_type(part)
 
@@ -143,18 +163,15 @@ def _named_part(name: str) -> Function:
     )
 
 
-def _name_of(arg: Expression) -> str:
-    assert isinstance(arg, Literal) and isinstance(arg.value, str)  # noqa: S101, PT018  (typed)
-    return arg.value
-
-
 def part_domain(part: str, domain: Domain, type_: SqlType) -> Domain:
-    """Return the values of a part of dates in a domain."""
-    fixed = PARTS[part]
-    if fixed is not None:
-        return fixed
-    if type_.kind not in _DATED:
-        return interval(0, 86_400, None) if type_.kind is Kind.TIME else UNKNOWN
+    """Return the values of a part of dates in a domain; of an interval any part may be negative."""
+    if type_.kind is Kind.INTERVAL:
+        return interval(-11, 11) if part == "month" else UNKNOWN
+    same = PARTS[part]
+    if same is not None:
+        return same
+    if type_.kind is Kind.TIME:
+        return interval(0, 86_400, None)
 
     def image(value: Fraction) -> Fraction | None:
         at = to_timestamp(value, type_)
@@ -172,6 +189,8 @@ def _part_of(part: str, at: datetime) -> Fraction:
             return Fraction(at.year // 10)
         case "century":
             return Fraction((at.year - 1) // 100 + 1)
+        case "millennium":
+            return Fraction((at.year - 1) // 1000 + 1)
         case "yearweek":
             return Fraction(iso.year * 100 + iso.week)
         case "epoch":
@@ -182,17 +201,17 @@ def _part_of(part: str, at: datetime) -> Fraction:
 
 def _trunc_typing(args: Args) -> tuple[Args, SqlType]:
     arity("date_trunc", args, 2)
-    unit = _constant_name("date_trunc", args[0], _UNITS)
-    return (Literal(unit, VARCHAR), cast(_dated("date_trunc", args[1]), TIMESTAMP)), TIMESTAMP
+    unit = constant_name("date_trunc", args[0], UNITS)
+    return (Literal(unit, VARCHAR), cast(dated("date_trunc", args[1]), TIMESTAMP)), TIMESTAMP
 
 
 def _trunc_text(texts: tuple[str, ...], call: Call) -> str:
-    unit = _name_of(call.args[0])
+    unit = text_of(call.args[0])
     return in_calendar(texts[1], TIMESTAMP, lambda x: f"date_trunc('{unit}', {x})")
 
 
 def _trunc_domain(domains: tuple[Domain, ...], args: Args) -> Domain:
-    unit = _name_of(args[0])
+    unit = text_of(args[0])
 
     def image(value: Fraction) -> Fraction | None:
         at = to_timestamp(value, TIMESTAMP)
@@ -232,14 +251,14 @@ def _truncated(unit: str, at: datetime) -> datetime | None:
 
 def _diff_typing(args: Args) -> tuple[Args, SqlType]:
     arity("date_diff", args, 3)
-    unit = _constant_name("date_diff", args[0], _UNITS)
-    first, second = (_dated("date_diff", arg) for arg in args[1:])
+    unit = constant_name("date_diff", args[0], UNITS)
+    first, second = (dated("date_diff", arg) for arg in args[1:])
     shared = common_type(first.type, second.type)
     return (Literal(unit, VARCHAR), cast(first, shared), cast(second, shared)), BIGINT
 
 
 def _diff_text(texts: tuple[str, ...], call: Call) -> str:
-    unit, type_ = _name_of(call.args[0]), call.args[1].type
+    unit, type_ = text_of(call.args[0]), call.args[1].type
     return in_calendar(
         texts[1],
         type_,
@@ -247,9 +266,9 @@ def _diff_text(texts: tuple[str, ...], call: Call) -> str:
     )
 
 
-def _diff_domain(domains: tuple[Domain, ...], args: Args) -> Domain:
+def difference_domain(domains: tuple[Domain, ...], args: Args) -> Domain:
     """Return the domain of the number of unit starts between two dates, from their ends."""
-    unit, type_ = _name_of(args[0]), args[1].type
+    unit, type_ = text_of(args[0]), args[1].type
 
     def image(value: Fraction) -> Fraction | None:
         at = to_timestamp(value, type_)
@@ -284,20 +303,22 @@ def _index(unit: str, at: datetime) -> int:
             return micros // lengths[unit]
 
 
-def _name(name: str) -> Function:
-    """Return a function that names a part of a date in English."""
+def _name(name: str, values: tuple[str, ...]) -> Function:
+    """Return a function that names a part of a date in English, by one of `values`."""
 
     def typing(args: Args) -> tuple[Args, SqlType]:
         arity(name, args, 1)
-        return (_dated(name, args[0]),), VARCHAR
+        return (dated(name, args[0]),), VARCHAR
 
-    longest = Domain(max_length=9)  # Wednesday, September
-    return Function(name, typing, lambda _d, _args: longest, lambda t, _call: f"{name}({t[0]})")
+    longest = Domain(max_length=max(map(len, values)))
+    return Function(
+        name, typing, fixed(longest), lambda t, _call: f"{name}({t[0]})", lambda _args: values
+    )
 
 
 def _last_day_typing(args: Args) -> tuple[Args, SqlType]:
     arity("last_day", args, 1)
-    return (_dated("last_day", args[0]),), DATE
+    return (dated("last_day", args[0]),), DATE
 
 
 def _last_day_text(texts: tuple[str, ...], call: Call) -> str:
@@ -325,7 +346,7 @@ def _format_typing(args: Args) -> tuple[Args, SqlType]:
         )
     if not _FORMAT.fullmatch(value):
         raise TypeProblem(f"strftime doesn't know the format '{value}'")
-    return (_dated("strftime", args[0]), args[1]), VARCHAR
+    return (dated("strftime", args[0]), args[1]), VARCHAR
 
 
 def _format_text(texts: tuple[str, ...], call: Call) -> str:
@@ -336,8 +357,8 @@ ROWS = (
     Function(
         "date_part",
         _date_part_typing,
-        lambda d, args: part_domain(_name_of(args[0]), d[1], args[1].type),
-        lambda t, call: _part_text(_name_of(call.args[0]), t[1]),
+        lambda d, args: part_domain(text_of(args[0]), d[1], args[1].type),
+        lambda t, call: _part_text(text_of(call.args[0]), t[1]),
     ),
     *(
         _named_part(name)
@@ -346,8 +367,10 @@ ROWS = (
             "isoyear",
             "decade",
             "century",
+            "millennium",
             "yearweek",
             "epoch",
+            "era",
             "quarter",
             "month",
             "week",
@@ -366,9 +389,9 @@ ROWS = (
         )
     ),
     Function("date_trunc", _trunc_typing, _trunc_domain, _trunc_text),
-    Function("date_diff", _diff_typing, _diff_domain, _diff_text),
-    _name("monthname"),
-    _name("dayname"),
+    Function("date_diff", _diff_typing, difference_domain, _diff_text),
+    _name("monthname", _MONTHS),
+    _name("dayname", _DAYS),
     Function("last_day", _last_day_typing, _last_day_domain, _last_day_text),
-    Function("strftime", _format_typing, lambda _d, _args: UNKNOWN, _format_text),
+    Function("strftime", _format_typing, fixed(UNKNOWN), _format_text),
 )

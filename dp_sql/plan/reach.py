@@ -7,16 +7,24 @@ from __future__ import annotations
 
 from dp_sql.plan.conversion import is_null
 from dp_sql.plan.expression import Call, Case, Cast, Expression, Literal, Ref
-from dp_sql.schema.sqltype import INTEGER_BITS
+from dp_sql.schema.sqltype import INTEGER_BITS, Kind
 
 Range = tuple[int, int]
 
 # of functions whose type is wider than their values; DuckDB's years lie within six million
 _CALLS: dict[str, Range] = {
     "sign": (-1, 1),
-    "length": (0, 2**32),
-    **dict.fromkeys(("year", "isoyear", "decade", "century"), (-6_000_000, 6_000_000)),
-    **dict.fromkeys(("month", "day", "quarter", "week", "dayofweek", "isodow"), (0, 60)),
+    **dict.fromkeys(("length", "strlen", "strpos", "json_array_length"), (0, 2**32)),
+    "bit_length": (0, 2**36),
+    **dict.fromkeys(("levenshtein", "damerau_levenshtein", "hamming"), (0, 1000)),
+    "bit_count": (0, 128),
+    **dict.fromkeys(("ascii", "unicode"), (-1, 0x10FFFF)),
+    "list_position": (0, 10_000),
+    **dict.fromkeys(
+        ("year", "isoyear", "decade", "century", "millennium"), (-6_000_000, 6_000_000)
+    ),
+    **dict.fromkeys(("month", "day", "quarter", "week", "dayofweek", "isodow", "era"), (0, 60)),
+    "days_in_month": (28, 31),
     **dict.fromkeys(("dayofmonth", "weekday", "weekofyear", "dayofyear"), (0, 400)),
     **dict.fromkeys(("hour", "minute", "second"), (0, 60)),
     "date_part": (-(2**31), 2**31),  # whole seconds and finer parts come as their own types
@@ -50,6 +58,8 @@ def _inner(expression: Expression) -> Range | None:
         case Case(branches=branches, otherwise=otherwise):
             return _hull([otherwise, *(value for _, value in branches)])
         case Call(function=name, args=args):
+            if any(arg.type.kind is Kind.INTERVAL for arg in args):
+                return None  # its parts may be negative, and as large as the type
             if name in _CALLS:
                 return _CALLS[name]
             if name in _SAME:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dp_sql.dataclass import dataclass
 from dp_sql.plan.domain import Domain
-from dp_sql.plan.expression import Call, Expression
+from dp_sql.plan.expression import Call, Expression, LiteralValue
 from dp_sql.schema.sqltype import Kind, SqlType
 
 Args = tuple[Expression, ...]
@@ -25,12 +25,15 @@ class Function:
     domain: from the domains of the converted arguments, and these, to the domain of the result.
     text: from the lowered arguments and the call to DuckDB's text for it. It raises for no value
         of its arguments, gives canonical values for canonical ones, and otherwise what DuckDB gives.
+    values: from the converted arguments to every value but NULL that the function can have, where
+        these are few whatever its arguments hold and no range of whole numbers; else None.
     """
 
     name: str
     typing: Callable[[Args], tuple[Args, SqlType]]
     domain: Callable[[tuple[Domain, ...], Args], Domain]
     text: Callable[[tuple[str, ...], Call], str]
+    values: Callable[[Args], tuple[LiteralValue, ...] | None] | None = None
 
 
 def arity(name: str, args: Args, least: int, most: int | None = None) -> None:

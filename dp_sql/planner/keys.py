@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import assert_never
+
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import UnsupportedSQLError
+from dp_sql.plan.conversion import is_null
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.domains import domain_of
-from dp_sql.plan.expression import Call, Case, Column, Expression, Literal, Ref, columns_of
+from dp_sql.plan.expression import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Literal,
+    Ref,
+    children,
+    columns_of,
+)
+from dp_sql.plan.functions import FUNCTIONS
 from dp_sql.plan.public import Image, PublicFacts, PublicRows, ValueList
 from dp_sql.plan.release import KeySpace, Release
 from dp_sql.plan.rows import Rows
@@ -23,6 +38,9 @@ from dp_sql.schema.sqltype import Kind
 
 MOST_VALUES = 100_000  # of one column
 MOST_CELLS = 1_000_000  # of all public keys together
+_FIRST_PART = (
+    1_000_000_000  # number of a column that stands for a part of a key; no statement has it
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +66,25 @@ def plan_keys(release: Release, catalog: Catalog, public: PublicFacts, limit: in
     """
     domains = column_domains(release.source, catalog, limit)
     expanded = [expand(release.source, key.expression) for key in release.keys]
+    ranged = list(expanded)  # each over columns that have an end
     parts: dict[int, list[int]] = {}  # component -> positions
     spaces: list[KeySpace] = []
     private: list[int] = []
+    numbers: dict[Expression, int] = {}
     sources: dict[int, tuple[dict[object, ValueList | PublicRows], frozenset[object]]] = {}
     for position, expression in enumerate(expanded):
         found = _sources(release, catalog, expression)
-        if found is None:
-            image = _image(expression, domains)
-            if image is None:
-                private.append(position)
-            else:
-                spaces.append(KeySpace((position,), tuple((v,) for v in image)))
+        image = None if found is not None else _image(expression, domains)
+        if image is not None:
+            spaces.append(KeySpace((position,), tuple((v,) for v in image)))
             continue
+        if found is None:
+            found = {}
+            over = _over_parts(release, catalog, expression, _Parts(domains, found, numbers))
+            if over is None:
+                private.append(position)
+                continue
+            ranged[position] = over
         joined = [c for c, (_, ids) in sources.items() if ids & frozenset(found)]
         merged = dict(found)
         positions = [position]
@@ -71,7 +95,7 @@ def plan_keys(release: Release, catalog: Catalog, public: PublicFacts, limit: in
         parts[position] = sorted(positions)
     for component, positions in parts.items():
         found, conditions = _narrowed(release.source, sources[component][0])
-        values = _enumerate(found, [expanded[p] for p in positions], conditions, public)
+        values = _enumerate(found, [ranged[p] for p in positions], conditions, public)
         if values is None:
             private += positions
         else:
@@ -161,6 +185,51 @@ def _columns(found: dict[object, ValueList | PublicRows]) -> set[int]:
     return known
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What parts of a key range over is put into `found`; `numbers` are those of their columns."""
+
+    domains: dict[int, Domain]
+    found: dict[object, ValueList | PublicRows]
+    numbers: dict[Expression, int]
+
+
+def _over_parts(
+    release: Release, catalog: Catalog, expression: Expression, parts: _Parts
+) -> Expression | None:
+    """Return a key over columns that have an end, None where there is none.
+
+    A part that has few values whatever its own columns hold, such as hour(seen), stands as a column
+    of these values.
+    """
+    found = _sources(release, catalog, expression)
+    if found is not None:
+        parts.found.update(found)
+        return expression
+    values = _image(expression, parts.domains)
+    if values is not None:
+        number = parts.numbers.setdefault(expression, _FIRST_PART + len(parts.numbers))
+        column = Column(number, "part", expression.type)
+        parts.found["part", number] = ValueList(column, values)
+        return Ref(column)
+    inner = [_over_parts(release, catalog, child, parts) for child in children(expression)]
+    known = [child for child in inner if child is not None]
+    if not known or len(known) < len(inner):
+        return None
+    match expression:
+        case Call(function=name, type=type_):
+            return Call(name, tuple(known), type_)
+        case Cast(type=type_):
+            return Cast(known[0], type_)
+        case Case(type=type_):
+            pairs = tuple(zip(known[:-1:2], known[1:-1:2], strict=True))
+            return Case(pairs, known[-1], type_)
+        case Literal() | Ref():
+            return None
+        case _:
+            assert_never(expression)
+
+
 def _enumerate(
     found: dict[object, ValueList | PublicRows],
     expressions: list[Expression],
@@ -187,18 +256,26 @@ def _enumerate(
 def _image(expression: Expression, domains: dict[int, Domain]) -> tuple[object, ...] | None:
     """Return the values of an expression whose values are few whatever its columns hold, or None."""
     match expression:
+        case Literal(value=value):
+            return (value,)
         case Case(branches=branches, otherwise=otherwise):
-            values = [value for _, value in branches] + [otherwise]
-            if all(
-                isinstance(v, Literal) and (v.value is None or v.type == expression.type)
-                for v in values
-            ):
-                listed = [v.value for v in values if isinstance(v, Literal)]
-                return tuple(dict.fromkeys(listed))
+            values = _one_of([value for _, value in branches] + [otherwise], expression, domains)
+        case Call(function="if", args=(_, *choices)):
+            values = _one_of(choices, expression, domains)
+        case Call(function="coalesce" | "ifnull", args=args):
+            values = _one_of(args, expression, domains)
+            if values is not None and any(isinstance(a, Literal) and not is_null(a) for a in args):
+                values = tuple(v for v in values if v is not None)
         case Call() if expression.type.kind is Kind.BOOLEAN:
             return (False, True, None)
+        case Call(function=name, args=args):
+            few = FUNCTIONS[name].values
+            listed = None if few is None else few(args)
+            values = None if listed is None else (*dict.fromkeys(listed), None)
         case _:
-            pass
+            values = None
+    if values is not None:
+        return tuple(dict.fromkeys(values))
     domain = domain_of(expression, domains)
     if not expression.type.is_integer or domain.low is None or domain.high is None:
         return None
@@ -206,6 +283,22 @@ def _image(expression: Expression, domains: dict[int, Domain]) -> tuple[object, 
     if high - low >= MOST_VALUES:
         return None
     return (*range(low, high + 1), None)
+
+
+def _one_of(
+    choices: Sequence[Expression], whole: Expression, domains: dict[int, Domain]
+) -> tuple[object, ...] | None:
+    """Return the values of an expression that is one of its parts, None where one has no end."""
+    found: list[object] = []
+    for choice in choices:
+        if is_null(choice):
+            found.append(None)
+            continue
+        values = _image(choice, domains) if choice.type == whole.type else None
+        if values is None:
+            return None
+        found += values
+    return tuple(found)
 
 
 def key_column(release: Release, position: int, number: int) -> Column:

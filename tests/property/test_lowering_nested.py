@@ -95,12 +95,52 @@ def arguments(rng: random.Random, function: str, sub: Sub) -> tuple[Expression, 
             return (_text(rng, *PARTS), sub())
         case "date_trunc":
             return (_text(rng, *UNITS), sub())
-        case "date_diff":
+        case "date_diff" | "date_sub":
             return (_text(rng, *UNITS), sub(), sub())
         case "strftime":
             return (sub(), _text(rng, "%Y-%m", "%H"))
-        case "like" | "ilike":
-            return (sub(), _text(rng, "%a%", "É_"))
+        case "like" | "ilike" | "glob":
+            return (sub(), _text(rng, "%a%", "É_", "*a*"))
+        case "like_escape" | "ilike_escape":
+            return (sub(), _text(rng, "%!%%", "É_"), _text(rng, "!"))
+        case "regexp_matches" | "regexp_full_match" | "regexp_extract":
+            return (sub(), _text(rng, "a|É", "[0-9]*", "(1)?"))
+        case "regexp_replace":
+            return (
+                sub(),
+                _text(rng, "a|É", "1*"),
+                _text(rng, "", "bcd", "\\0\\0"),
+                _text(rng, "g"),
+            )
+        case "strptime" | "try_strptime":
+            return (sub(), _text(rng, "%Y-%m-%d", "%H"))
+        case "time_bucket":
+            moved = rng.choice([IntervalValue(days=7), IntervalValue(2), IntervalValue(0, 0, 77)])
+            return (Literal(moved, sqltype.INTERVAL), sub())
+        case "make_date":
+            return (sub(), sub(), sub())
+        case "make_timestamp":
+            return tuple(sub() for _ in range(rng.choice([1, 6])))
+        case "pi":
+            return ()
+        case "lpad" | "rpad":
+            return (sub(), _integer(rng, 0, 2, 7), _text(rng, "É", "ab"))
+        case "repeat":
+            return (sub(), _integer(rng, 0, 2, 3))
+        case "split_part":
+            return (sub(), _text(rng, "a", " "), _integer(rng, 1, -1, 2))
+        case "translate":
+            return (sub(), _text(rng, "aÉ"), _text(rng, "", "1", "xyz"))
+        case "concat_ws":
+            return (_text(rng, "", "-é"), sub(), sub())
+        case "list_contains" | "list_position" | "list_extract":
+            return (sub(), _integer(rng, 1, 2), _integer(rng, 3, 5))
+        case name if name.startswith("json_") and name != "json_valid":
+            return (sub(), _text(rng, "a", "$[0]", "$"))
+        case "trunc":
+            return (sub(), _integer(rng, -1, 0, 1, 2))
+        case "log":
+            return (Literal(rng.choice([2.0, 0.5]), sqltype.DOUBLE), sub())
         case "substring" | "substr":
             return (sub(), _integer(rng, -2, 1, 2), _integer(rng, 0, 2))
         case "left" | "right":

@@ -67,7 +67,7 @@ REFUSED = [
     ("SELECT COUNT(*) FROM visits WHERE random() < 0.5", UnsupportedSQLError),
     ("SELECT COUNT(*) FROM visits WHERE sleep_ms(100) IS NULL", UnsupportedSQLError),
     ("SELECT COUNT(*) FROM visits WHERE error('x')", UnsupportedSQLError),
-    ("SELECT COUNT(*) FROM visits WHERE category LIKE 'x' ESCAPE '!'", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits WHERE category LIKE 'x' ESCAPE 'é'", QueryError),
     ("SELECT COUNT(*) FROM visits WHERE row_number() OVER () = 1", QueryError),
     ("SELECT COUNT(*) FROM visits WHERE amount NOT IN (1, 2) = TRUE", UnsupportedSQLError),
     ("SELECT SUM(@amount) FROM visits", UnsupportedSQLError),
