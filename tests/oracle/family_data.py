@@ -116,9 +116,7 @@ def with_person(r: Random, data: Database, owner: int) -> Database:
     return {table: tuple(rows) for table, rows in found.items()}
 
 
-def neighbours(
-    r: Random, data: Database, *, substitution: bool, group_size: int
-) -> Iterator[Near]:
+def neighbours(r: Random, data: Database, *, substitution: bool, group_size: int) -> Iterator[Near]:
     """Yield data sets at a distance of 1 to `group_size`, with the owners that changed."""
     for owner in owners(data):
         near: Near = (data, frozenset())

@@ -1,0 +1,157 @@
+"""The oracle over several tables: joins, sub-aggregates, windows, subqueries, set operations, stages.
+
+For each statement that is answered, on random data and neighbours from the definition of ownership:
+no vector moves further than the analysis says, and no row of another person changes a bit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache, partial
+from random import Random
+
+import duckdb
+import pytest
+from oracle.family_data import Database, Near, database, neighbours
+from oracle.family_engine import FamilyEngine, bits
+from oracle.family_schema import family_catalog
+from oracle.family_statements import FAMILIES, statement
+from oracle.judge import compare, released
+from oracle.small_engine import Row, Totals, split
+from oracle.statements import pick
+
+from dp_sql.errors import DPSQLError, InternalError
+from dp_sql.executor import lower_relation
+from dp_sql.parser.statement import parse
+from dp_sql.plan.facts import Facts
+from dp_sql.plan.relation import MeasureRows, Relation
+from dp_sql.plan.release import PlannedRelease
+from dp_sql.planner.plan import plan_release
+from dp_sql.privacy.unit import Adjacency
+from dp_sql.schema.catalog import Catalog
+from dp_sql.sensitivity.contribution import derive
+
+COUNTS: Counter[str] = Counter()
+REASONS: Counter[str] = Counter()
+EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(1000), Fraction(1, 10**13))
+MOST_NEIGHBOURS = 5
+STATEMENTS = 55
+"""How many statements of each family are tried."""
+
+MOST_REFUSED: dict[str, float] = dict.fromkeys(FAMILIES, 1.0)
+"""By family, the largest share of statements that may be refused."""
+
+
+@cache
+def engine() -> FamilyEngine:
+    return FamilyEngine()
+
+
+def random_catalog(r: Random) -> Catalog:
+    return family_catalog(
+        pick(r, (Adjacency.ADD_REMOVE, Adjacency.SUBSTITUTION)),
+        group_size=pick(r, (1, 1, 1, 2)),
+        max_groups=pick(r, (1, 2, 3)),
+        max_rows=pick(r, (1, 2, 3)),
+        unique=r.random() < 0.3,
+    )
+
+
+def texts_of(plan: PlannedRelease) -> list[str]:
+    """Return what the engine runs, and below it the units' sums and the measured rows."""
+    texts = [lower_relation.release_sql(plan)]
+    if plan.selection_relation is not None:
+        texts.append(lower_relation.selection_sql(plan))
+    texts += [lower_relation.lower_relation(r) for r in (plan.relation, measured(plan.relation))]
+    return texts
+
+
+def measured(relation: Relation) -> Relation:
+    while not isinstance(relation, MeasureRows):
+        relation = relation.source  # type: ignore[union-attr]
+    return relation
+
+
+def check_others(
+    before: Sequence[Row], after: Sequence[Row], changed: frozenset[int], told: str
+) -> None:
+    """Assert that the rows of everybody else have the same bits. The first column is the owner."""
+    assert all(type(owner) is int for owner, *_ in (*before, *after)), told
+    kept = [bits([row for row in rows if row[0] not in changed]) for rows in (before, after)]
+    assert kept[0] == kept[1], f"another person's rows change\n{told}"
+
+
+class Case:
+    """One planned release on one database."""
+
+    def __init__(self, plan: PlannedRelease, facts: Facts) -> None:
+        self.plan = plan
+        self.facts = facts
+        self.texts = texts_of(plan)
+
+    def sums(self, answers: Sequence[list[Row]]) -> tuple[Totals, Totals | None]:
+        main = released(self.plan, split(answers[0], len(self.plan.keys)))
+        if self.plan.selection_relation is None:
+            return main, None
+        return main, split(answers[1], len(self.plan.private))
+
+    def examine(self, data: Database, near: Sequence[Near], told: str) -> None:
+        first = engine().hold([data, *(d for d, _ in near)], self.texts)
+        before = self.sums(first)
+        for part, (other, changed) in enumerate(near, start=1):
+            engine().turn(part)
+            answers = engine().answers()
+            shown = partial("{}\nD : {}\nD': {}\nchanged: {}".format, told, data, other, changed)
+            compare(self.plan, self.facts, before, self.sums(answers), shown, COUNTS)
+            for a, b in zip(first[-2:], answers[-2:], strict=True):
+                check_others(a, b, changed, shown())
+        COUNTS["neighbours"] += len(near)
+
+
+def examine(r: Random, family: str) -> None:
+    """Check one random statement on one random database against neighbours."""
+    catalog = random_catalog(r)
+    sql = statement(r, family)
+    COUNTS["statements"] += 1
+    try:
+        query = parse(sql, catalog)
+        plans = [plan_release(x, catalog, engine(), pick(r, EPSILONS)) for x in query.releases]
+        cases = [Case(plan, derive(plan, catalog.unit, engine())) for plan in plans]
+    except InternalError as error:
+        pytest.fail(f"{error}\n{sql}")
+    except DPSQLError as error:
+        COUNTS["refused"] += 1
+        REASONS[f"{family}: {error.message[:90]}"] += 1
+        return
+    COUNTS["plans"] += len(plans)
+    data = database(r)
+    substitution = catalog.unit.adjacency is Adjacency.SUBSTITUTION
+    size = catalog.unit.group_size
+    near = list(neighbours(r, data, substitution=substitution, group_size=size))
+    near = r.sample(near, min(len(near), MOST_NEIGHBOURS))
+    limits = catalog.tables["visits"].limits
+    told = f"{sql}\n{catalog.unit}\n{limits}\nunique: {bool(catalog.tables['persons'].unique)}"
+    for case in cases:
+        try:
+            case.examine(data, near, told)
+        except duckdb.Error as error:
+            pytest.fail(f"{error}\n{told}\n{case.texts[0]}")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_neighbour_moves_a_vector_further_than_derived(family: str) -> None:
+    COUNTS.clear()
+    for index in range(STATEMENTS):
+        examine(Random(f"{family}-{index}"), family)
+    print(f"\noracle, {family}: {dict(COUNTS)}")  # noqa: T201  counts belong to the test's output
+    assert COUNTS["refused"] <= MOST_REFUSED[family] * STATEMENTS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_no_neighbour_moves_a_vector_further_than_derived_long(seed: int) -> None:
+    for family in FAMILIES:
+        for index in range(100):
+            examine(Random(f"{seed}-{family}-{index}"), family)
