@@ -140,23 +140,28 @@ def _step(r: Random, near: Near, owner: int, *, substitution: bool) -> Near:
 
 
 def tame_database(r: Random, people: int) -> Database:
-    """Return data that keep every promise: one owner a row, unique keys, no row like another.
+    """Return data that keep every promise: one owner a row, unique keys, bounds.
 
-    Within a person no two rows of a table have one day, so that orders by day have no ties.
+    Within a person no two rows of a table have one day, so that orders by day have no ties. Everyone
+    has a twin, who differs in the owner and the order keys alone, so that no group has one person.
     """
     found: dict[str, list[Row]] = {table: [] for table in COLUMNS}
     for owner in range(1, people + 1):
         found["persons"].append(row(r, "persons", {"uid": owner}, tame=True))
         for table, day in (("visits", "d"), ("orders", "day")):
-            days = r.sample(TAME[day], r.randrange(4))
-            for moment in days:
-                keys = {"uid": owner, day: moment, "i": len(found["visits"])}
-                keys["ok"] = len(found["orders"]) + 1
+            for index, moment in enumerate(r.sample(TAME[day], r.randrange(4))):
+                keys = {"uid": owner, day: moment, "i": index, "ok": len(found["orders"]) + 1}
                 found[table].append(row(r, table, keys, tame=True))
     for order in found["orders"]:
         for lk in range(1, 1 + r.randrange(3)):
             keys = {"ok": order[1], "lk": lk}
             found["lines"].append(row(r, "lines", keys, tame=True))
-            made = {row(r, "marks", keys, tame=True) for _ in range(r.randrange(3))}
-            found["marks"] += sorted(made, key=repr)
-    return {table: tuple(rows) for table, rows in found.items()}
+            found["marks"] += [row(r, "marks", keys, tame=True) for _ in range(r.randrange(3))]
+    return {table: (*rows, *(_twin(table, x) for x in rows)) for table, rows in found.items()}
+
+
+def _twin(table: str, x: Row) -> Row:
+    return tuple(
+        value + 1000 if column.name in ("uid", "ok") and isinstance(value, int) else value
+        for column, value in zip(COLUMNS[table], x, strict=True)
+    )

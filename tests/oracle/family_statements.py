@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
-from oracle.family_rows import KEYED, Maker, Rows
+from oracle.family_rows import Maker, Rows
 from oracle.statements import Writer, pick
 
 
@@ -259,7 +259,16 @@ FAMILIES: dict[str, Family] = {
 """By name: what makes the rows that a statement aggregates."""
 
 
-def statement(r: Random, family: str, *, tame: bool = False) -> str:
+@dataclass(frozen=True)
+class Written:
+    """A statement: its text, its keys (columns k0, k1, …) and its aggregates (a0, a1, …)."""
+
+    sql: str
+    keys: tuple[str, ...]
+    calls: tuple[str, ...]
+
+
+def statement(r: Random, family: str, *, tame: bool = False) -> Written:
     """Return one aggregate statement. tame: DuckDB gives one answer, without rows in an order."""
     make = Maker(r, tame=tame)
     rows = FAMILIES[family](make)
@@ -272,7 +281,8 @@ def statement(r: Random, family: str, *, tame: bool = False) -> str:
     where = and_(rows.where, write.condition(1) if r.random() < 0.2 else "")
     where = f" WHERE {where}" if where else ""
     group = _sets(r, keys) if sets else _group(r, keys)
-    return f"{rows.before}SELECT {', '.join(items)} FROM {rows.text}{where}{group}"
+    sql = f"{rows.before}SELECT {', '.join(items)} FROM {rows.text}{where}{group}"
+    return Written(sql, tuple(keys), tuple(calls))
 
 
 def _group(r: Random, keys: list[str]) -> str:
@@ -294,6 +304,3 @@ def _sets(r: Random, keys: list[str]) -> str:
         f" GROUP BY GROUPING SETS (({listed}), ({listed}))",
         f" GROUP BY {keys[0]}, ROLLUP ({', '.join(keys[1:] or keys)})",
     ))  # fmt: skip
-
-
-__all__ = ["FAMILIES", "KEYED", "statement"]

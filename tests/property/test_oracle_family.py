@@ -113,7 +113,7 @@ class Case:
 def examine(r: Random, family: str) -> None:
     """Check one random statement on one random database against neighbours."""
     catalog = random_catalog(r)
-    sql = statement(r, family)
+    sql = statement(r, family).sql
     COUNTS["statements"] += 1
     try:
         query = parse(sql, catalog)
