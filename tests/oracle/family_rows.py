@@ -241,8 +241,9 @@ class Maker:
         group = ", ".join(keys.values())
         body = f"SELECT {items} FROM {rows.text}{_where(where)} GROUP BY {group}{having}"
         names = {k: f"{a}.{k}" for k in shown}
-        values = [f"{a}.{k}" for k, text in made.items() if not text.startswith(("MAX(d", "BOOL"))]
-        bounded = [v if r.random() < 0.2 else f"CLAMP({v}, -2, 7)" for v in values] or ["1"]
+        values = [f"{a}.{k}" for k, text in made.items() if not text.startswith("BOOL")]
+        bounded = [v if r.random() < 0.2 else f"CLAMP({v}, -2, 7)" for v in values]
+        bounded = bounded or [f"CAST({a}.a0 AS INTEGER)"]
         names["x"] = bounded[0]
         names |= dict(zip(("n", "f"), bounded[1:], strict=False))
         return Rows(f"({body}) AS {a}", names)
@@ -250,12 +251,16 @@ class Maker:
     def sub_aggregate(self, write: Writer) -> str:
         r = self.r
         number = write.number(1)
+        real = f"CAST({number} AS DOUBLE)"  # of decimals DuckDB rounds a quantile to a decimal
+        counted = (
+            () if self.tame else (f"COUNT_IF({write.condition(0)})",)
+        )  # of nothing: NULL there
         call = pick(r, (
             "COUNT(*)", f"COUNT({number})", f"SUM({number})", f"AVG({number})", f"MIN({number})",
-            f"MAX({number})", f"COUNT(DISTINCT {number})", f"MEDIAN({number})",
+            f"MAX({number})", f"COUNT(DISTINCT {number})", f"MEDIAN({real})",
             f"{pick(r, ('VAR_POP', 'STDDEV_SAMP', 'VARIANCE', 'STDDEV_POP'))}({number})",
             f"BOOL_OR({write.condition(0)})", f"QUANTILE_DISC({number}, 0.25)",
-            f"QUANTILE_CONT({number}, 0.75)", f"COUNT_IF({write.condition(0)})",
+            f"QUANTILE_CONT({real}, 0.75)", *counted,
             f"COVAR_POP({number}, {write.number(0)})", f"SUM(DISTINCT {number})",
         ))  # fmt: skip
         filtered = r.random() < 0.2

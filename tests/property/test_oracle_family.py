@@ -7,7 +7,7 @@ no vector moves further than the analysis says, and no row of another person cha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache, partial
 from random import Random
@@ -60,12 +60,11 @@ def random_catalog(r: Random) -> Catalog:
 
 
 def texts_of(plan: PlannedRelease) -> list[str]:
-    """Return what the engine runs, and below it the units' sums and the measured rows."""
+    """Return what the engine runs, and the measured rows that it is made from, with their owners."""
     texts = [lower_relation.release_sql(plan)]
     if plan.selection_relation is not None:
         texts.append(lower_relation.selection_sql(plan))
-    texts += [lower_relation.lower_relation(r) for r in (plan.relation, measured(plan.relation))]
-    return texts
+    return [*texts, lower_relation.lower_relation(measured(plan.relation))]
 
 
 def measured(relation: Relation) -> Relation:
@@ -75,12 +74,12 @@ def measured(relation: Relation) -> Relation:
 
 
 def check_others(
-    before: Sequence[Row], after: Sequence[Row], changed: frozenset[int], told: str
+    before: Sequence[Row], after: Sequence[Row], changed: frozenset[int], told: Callable[[], str]
 ) -> None:
     """Assert that the rows of everybody else have the same bits. The first column is the owner."""
-    assert all(type(owner) is int for owner, *_ in (*before, *after)), told
+    assert all(type(owner) is int for owner, *_ in (*before, *after)), told()
     kept = [bits([row for row in rows if row[0] not in changed]) for rows in (before, after)]
-    assert kept[0] == kept[1], f"another person's rows change\n{told}"
+    assert kept[0] == kept[1], f"another person's rows change\n{told()}"
 
 
 class Case:
@@ -105,8 +104,7 @@ class Case:
             answers = engine().answers()
             shown = partial("{}\nD : {}\nD': {}\nchanged: {}".format, told, data, other, changed)
             compare(self.plan, self.facts, before, self.sums(answers), shown, COUNTS)
-            for a, b in zip(first[-2:], answers[-2:], strict=True):
-                check_others(a, b, changed, shown())
+            check_others(first[-1], answers[-1], changed, shown)
         COUNTS["neighbours"] += len(near)
 
 
@@ -137,7 +135,9 @@ def examine(r: Random, family: str) -> None:
         try:
             case.examine(data, near, told)
         except duckdb.Error as error:
-            pytest.fail(f"{error}\n{told}\n{case.texts[0]}")
+            engine.cache_clear()  # an internal error of DuckDB closes its database
+            shown = str(error).splitlines()[0]
+            pytest.fail(f"{shown}\n{told}\n{case.texts[0]}")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -106,7 +106,7 @@ WITNESSES = [
             both(v(1, 9, i=1), v(1, 9, i=2), v(1, i=3), v(1, i=4)), 3, 9, rows=3),
     # windows, distinct, subqueries, set operations
     Witness("SELECT SUM(CLAMP(w, 0, 5)) FROM (SELECT uid, ROW_NUMBER() OVER (PARTITION BY uid "
-            "ORDER BY d) AS w FROM visits) AS q", v(1, 9), 15, 225, rows=3),
+            "ORDER BY d) AS w FROM visits) AS q", v(1, 9), 25, 625, rows=5),
     Witness("SELECT COUNT(*) FROM (SELECT DISTINCT uid, x FROM visits) AS q",
             both(v(1, 9, x=1), v(1, 9, x=2), v(1, 9, x=3)), 3, 9, rows=3),
     Witness("SELECT COUNT(*) FROM visits AS v WHERE EXISTS (SELECT 1 FROM orders AS o "
