@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from oracle.small_engine import Row, SmallEngine
 
-from dp_sql.executor import lower_relation
+from dp_sql.executor import lower_relation, lower_rows
 from dp_sql.plan.relation import MeasureRows, Relation, inputs
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.schema.catalog import Catalog
@@ -43,7 +43,7 @@ class BigEngine:
         self.engine.query(f"SET threads = {threads}")
         self.engine.query("SET preserve_insertion_order = true")  # so that the order is as asked
         for table, text in self._tables.items():
-            target = f'{lower_relation.DATA}."{table}"'
+            target = f'{lower_rows.DATA}."{table}"'
             self.engine.query(f"DELETE FROM {target}")
             self.engine.query(
                 f"INSERT INTO {target} SELECT * FROM ({text.format(removed=removed)}) AS row_ "

@@ -71,13 +71,28 @@ def metadata(seen: Seen | str, written: Written) -> object:
     return (seen.sent, seen.columns, seen.types, dict(seen.costs), seen.explained, kinds)
 
 
-def examine(worlds: list[World], family: str, seed: str) -> str:
+def compare(worlds: list[World], written: Written) -> str:
     """Assert that all worlds answer alike; return the kind of outcome."""
-    written = statement(Random(seed), family)
     first, *others = [outcome(world, written.sql) for world in worlds]
     for other in others:
         assert metadata(first, written) == metadata(other, written), written.sql
     return "refused" if isinstance(first, str) else "answered"
+
+
+def examine(worlds: list[World], family: str, seed: str) -> str:
+    return compare(worlds, statement(Random(seed), family))
+
+
+PADDED = (
+    "SELECT COUNT(*) AS a0 FROM (SELECT v.uid, o.total FROM visits AS v LEFT JOIN orders AS o "
+    "ON v.uid = o.uid WHERE o.uid IS NULL) AS q JOIN persons AS p "
+    "ON q.uid = p.uid AND (p.age > 1 OR q.total IS NULL)"
+)
+"""DuckDB 2.0.1 makes an anti join of the first join where there are rows, and then misses `total`."""
+
+
+def test_a_padded_column_is_read_above_a_join(worlds: list[World]) -> None:
+    assert compare(worlds, Written(PADDED, (), ("COUNT(*)",))) == "answered"
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -24,7 +24,6 @@ from oracle.statements import pick
 
 from dp_sql.errors import DPSQLError, InternalError
 from dp_sql.executor import lower_relation
-from dp_sql.parser.statement import parse
 from dp_sql.plan.facts import Facts
 from dp_sql.plan.relation import MeasureRows, Relation
 from dp_sql.plan.release import PlannedRelease
@@ -114,7 +113,7 @@ def examine(r: Random, family: str) -> None:
     sql = statement(r, family).sql
     COUNTS["statements"] += 1
     try:
-        query = parse(sql, catalog)
+        query = engine().parse(sql, catalog)
         plans = [plan_release(x, catalog, engine(), pick(r, EPSILONS)) for x in query.releases]
         cases = [Case(plan, derive(plan, catalog.unit, engine())) for plan in plans]
     except InternalError as error:
@@ -124,6 +123,7 @@ def examine(r: Random, family: str) -> None:
         REASONS[f"{family}: {error.message[:90]}"] += 1
         return
     COUNTS["plans"] += len(plans)
+    engine().results(query.stages, r)
     data = database(r)
     substitution = catalog.unit.adjacency is Adjacency.SUBSTITUTION
     size = catalog.unit.group_size

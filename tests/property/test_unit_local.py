@@ -15,7 +15,7 @@ from oracle.small_schema import PUBLIC, small_catalog
 from oracle.statements import statement
 
 from dp_sql.errors import QueryError
-from dp_sql.executor import lower_relation
+from dp_sql.executor import lower_relation, lower_rows
 from dp_sql.parser.statement import parse
 from dp_sql.plan.relation import BoundRows
 from dp_sql.planner.plan import plan_release
@@ -80,7 +80,7 @@ def check_locality(big: BigEngine, catalog: Catalog, sql: str) -> int:
         owner = owner_of(release.source)
         assert owner is not None
         rows = lower_relation.lower_relation(release.source)
-        found += [*levels(plan), f"SELECT {lower_relation.name(owner)} AS u, * FROM ({rows})"]
+        found += [*levels(plan), f"SELECT {lower_rows.name(owner)} AS u, * FROM ({rows})"]
     return big.compare(found, sql)
 
 
@@ -91,7 +91,7 @@ def test_a_units_rows_stay_the_same_bits(big: BigEngine, catalog: Catalog, sql: 
 
 def test_the_comparison_finds_a_floating_sum_and_ties(big: BigEngine) -> None:
     """What the engine must not do changes other people's rows here: the test can fail."""
-    table = f"{lower_relation.DATA}.visits"
+    table = f"{lower_rows.DATA}.visits"
     tied = f"SELECT uid AS u, x, lag(m) OVER (PARTITION BY uid ORDER BY x) AS before FROM {table}"
     finite = "CASE WHEN isfinite(f) THEN f * 1e-3 END"
     for text in (f"SELECT uid AS u, sum({finite}) AS total FROM {table} GROUP BY uid", tied):
