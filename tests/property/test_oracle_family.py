@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
 from random import Random
@@ -23,13 +24,18 @@ from oracle.small_engine import Row, Totals, split
 from oracle.statements import pick
 
 from dp_sql.errors import DPSQLError, InternalError
-from dp_sql.executor import lower_relation
+from dp_sql.executor import lower_relation, lower_rows
+from dp_sql.executor.lower_row_aggregate import window_sql
+from dp_sql.plan.expression import Column, Literal
 from dp_sql.plan.facts import Facts
 from dp_sql.plan.relation import MeasureRows, Relation
 from dp_sql.plan.release import PlannedRelease
+from dp_sql.plan.rows import Join, Mark, WindowFunction
 from dp_sql.planner.plan import plan_release
 from dp_sql.privacy.unit import Adjacency
 from dp_sql.schema.catalog import Catalog
+from dp_sql.schema.sqltype import BOOLEAN
+from dp_sql.sensitivity import delta
 from dp_sql.sensitivity.contribution import derive
 
 COUNTS: Counter[str] = Counter()
@@ -147,6 +153,39 @@ def test_no_neighbour_moves_a_vector_further_than_derived(family: str) -> None:
         examine(Random(f"{family}-{index}"), family)
     print(f"\noracle, {family}: {dict(COUNTS)}")  # noqa: T201  counts belong to the test's output
     assert COUNTS["refused"] <= MOST_REFUSED[family] * STATEMENTS
+
+
+def _unconditional(rows: Join | Mark) -> str:
+    return MADE[type(rows)](replace(rows, condition=Literal(value=True, type=BOOLEAN)))
+
+
+def _whole(function: WindowFunction, name: Callable[[Column], str]) -> str:
+    return window_sql(replace(function, partition=()), name)
+
+
+MADE = {Join: lower_rows._join, Mark: lower_rows._mark}
+MUTANTS: dict[str, tuple[object, str, Callable[..., object], tuple[str, ...]]] = {
+    "joins of everybody": (lower_rows, "_join", _unconditional, ("inner join", "outer join")),
+    "subqueries of everybody": (lower_rows, "_mark", _unconditional, ("matched",)),
+    "windows of everybody": (lower_rows, "window_sql", _whole, ("window", "qualify")),
+    "substitution as add_remove": (
+        delta, "_two_sided", lambda c, g, _: delta._one_sided(c, g),
+        ("hidden union", "cte", "distinct"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_oracle_finds_a_wrong_rule(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    *patch, families = MUTANTS[name]
+    monkeypatch.setattr(*patch)
+
+    def search() -> None:
+        for index in range(90):
+            examine(Random(f"mutant-{index}"), families[index % len(families)])
+
+    with pytest.raises(AssertionError, match=r"another person|L1|L2"):
+        search()
 
 
 @pytest.mark.slow
