@@ -134,6 +134,8 @@ def _sources(
         values = finite_values(catalog.tables[scan.table].columns[name], MOST_VALUES)
         if values is None:
             return None
+        if padded and None not in values:
+            values = (*values, None)
         found["column", column.number] = ValueList(column, values)
     return found
 

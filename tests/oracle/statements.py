@@ -28,7 +28,7 @@ class Source:
 def statement(r: Random, *, user: bool) -> str:
     """Return one aggregate statement."""
     source = _source(r, user=user)
-    write = _Writer(r, source.names)
+    write = Writer(r, source.names)
     keys = [write.key() for _ in range(_few(r, (0, 1, 1, 1, 2, 2, 3)))]
     aggregates = [write.aggregate(user=user) for _ in range(_few(r, (1, 1, 1, 2, 2, 3)))]
     items = [f"{k} AS k{i}" for i, k in enumerate(keys)]
@@ -95,7 +95,7 @@ def _source(r: Random, *, user: bool) -> Source:
     return Source("", "visits", names)
 
 
-class _Writer:
+class Writer:
     """Writes random expressions over the columns of a source."""
 
     def __init__(self, r: Random, names: dict[str, str]) -> None:
@@ -105,6 +105,10 @@ class _Writer:
     def _column(self, *options: str) -> str:
         known = [self._names[o] for o in options if o in self._names]
         return pick(self._r, known) if known else self._names["x"]
+
+    def _text(self, *options: str) -> str:
+        known = [self._names[o] for o in options if o in self._names]
+        return pick(self._r, known) if known else f"CAST({self._names['x']} AS VARCHAR)"
 
     def number(self, depth: int) -> str:
         """Return a numeric expression that has bounds, most times."""
@@ -172,17 +176,17 @@ class _Writer:
                 null = pick(r, ("IS NULL", "IS NOT NULL"))
                 return f"{self._column('t', 's', 'x', 'b')} {null}"
             case 5:
-                return f"{self._column('t', 's')} LIKE 'k%'"
+                return f"{self._text('t', 's')} LIKE 'k%'"
             case 6:
                 return f"NOT ({self.condition(depth - 1)})"
             case 7:
-                return f"{self._column('s')} = 'a'"
+                return f"{self._text('s')} = 'a'"
             case 8:
                 return self._names.get("b", "TRUE")
             case 9 if "d" in self._names:
                 return f"{self._names['d']} >= DATE '2024-02-01'"
             case _:
-                return f"{self._column('s')} IS DISTINCT FROM {self._column('t')}"
+                return f"{self._text('s')} IS DISTINCT FROM {self._text('t')}"
 
     def key(self) -> str:
         """Return a GROUP BY expression: public, computed or private."""
@@ -211,13 +215,13 @@ class _Writer:
             case 12 if "d" in self._names:
                 return f"DATE_TRUNC('month', {self._names['d']})"
             case 13:
-                return f"({self._column('s')} || {self._column('t')})"
+                return f"({self._text('s')} || {self._text('t')})"
             case 14:
                 return f"ROUND({self._column('f', 'm')})"
             case 15:
                 return self._column("area", "s")
             case 16:
-                return f"LOWER({self._column('t')})"
+                return f"LOWER({self._text('t')})"
             case _:
                 return self._column("area", "half", "b", "s")
 

@@ -18,7 +18,9 @@ from dp_sql import stages
 from dp_sql.executor.duckdb_engine import DuckDBEngine
 from dp_sql.explain import explanation
 from dp_sql.mechanisms.sampler import Sampler, sampler_named
+from dp_sql.parser.scope import Describe
 from dp_sql.parser.statement import parse
+from dp_sql.plan.release import Release
 from dp_sql.postprocess import PostProcessor
 from dp_sql.privacy.cost import Cost
 from dp_sql.schema.catalog import Catalog
@@ -41,6 +43,18 @@ class NoState:
 
     def lines(self) -> list[str]:
         return []
+
+
+def describing(post: PostProcessor) -> Describe:
+    """Return what tells the parser the columns of a text above releases."""
+
+    def describe(
+        sql: str, public_tables: tuple[str, ...], releases: Sequence[Release]
+    ) -> tuple[tuple[str, str], ...]:
+        tables = {release.name: stages.declared(release) for release in releases}
+        return post.columns(sql, public_tables, tables)
+
+    return describe
 
 
 class World:
@@ -69,9 +83,8 @@ class World:
     def ask(
         self, sql: str, epsilon: Fraction = Fraction(1), delta: Fraction = Fraction(1, 10**6)
     ) -> Seen:
-        prepared = stages.prepare(
-            parse(sql, self.catalog), self.catalog, self.engine, self._post, epsilon, delta
-        )
+        query = parse(sql, self.catalog, describing(self._post))
+        prepared = stages.prepare(query, self.catalog, self.engine, self._post, epsilon, delta)
         sent = tuple(text for s in prepared.steps for text in self.engine.statements(s.plan))
         answer, _ = stages.run(prepared, self.catalog, self.engine, self._post, self._sampler)
         told = explanation(prepared, self.catalog, {t: NoState() for t in prepared.costs})  # type: ignore[misc]

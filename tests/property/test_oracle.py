@@ -6,7 +6,6 @@ gives, and nothing of how the analysis derives its numbers. SENSITIVITY.md asks 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -16,6 +15,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from oracle.judge import compare, released
 from oracle.neighbours import Database, database, neighbours, rows_of
 from oracle.small_engine import SmallEngine, Totals
 from oracle.small_schema import PUBLIC, small_catalog
@@ -24,11 +24,10 @@ from oracle.statements import pick, statement
 from dp_sql.errors import DPSQLError, InternalError
 from dp_sql.executor import lower_relation
 from dp_sql.parser.statement import parse
-from dp_sql.plan.facts import Facts
 from dp_sql.plan.relation import BoundGroups, Relation
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.planner.plan import plan_release
-from dp_sql.privacy.contribution import Box, Change, ContributionSet, Profile, Simplex
+from dp_sql.privacy.contribution import Box, ContributionSet, Profile, Simplex
 from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema.catalog import Catalog
 from dp_sql.sensitivity import delta
@@ -52,86 +51,6 @@ def random_catalog(r: Random) -> Catalog:
         max_groups=pick(r, (1, 2, 3)),
         max_rows=pick(r, (1, 2, 3)),
     )
-
-
-def shifts(before: Totals, after: Totals, first: int, count: int) -> list[int]:
-    """Return how far each component of a vector moves in each group; absent groups are zero."""
-    nothing = (0,) * (first + count)
-    return [
-        abs(a - b)
-        for key in before.keys() | after.keys()
-        for a, b in zip(
-            before.get(key, nothing)[first : first + count],
-            after.get(key, nothing)[first : first + count],
-            strict=True,
-        )
-    ]
-
-
-def check(moved: list[int], change: Change, told: Callable[[], str]) -> None:
-    """Assert that a change covers the shifts of a vector, for every convex cost that is tried."""
-    l1, l2_squared = sum(moved), sum(s * s for s in moved)
-    assert l1 <= change.l1, f"L1 {l1} > {change.l1}\n{told()}"
-    assert l2_squared <= change.l2_squared, f"L2^2 {l2_squared} > {change.l2_squared}\n{told()}"
-    largest = max((s for profile in change.profiles for s, n in profile if n), default=0)
-    assert max(moved, default=0) <= largest, f"{max(moved)} > {largest}\n{told()}"
-    if not largest:
-        return
-    for index, cost in enumerate(COSTS):
-        total = sum(cost(s / largest) for s in moved if s)
-        most = max(sum(n * cost(s / largest) for s, n in p) for p in change.profiles)
-        assert total <= most * (1 + 1e-9), f"cost {index}: {total} > {most}\n{told()}"
-
-
-COSTS: tuple[Callable[[float], float], ...] = (
-    lambda x: x**1.5,
-    lambda x: x**4,
-    lambda x: math.exp(3 * x) - 1,
-    lambda x: math.exp(20 * x) - 1,
-    lambda x: math.log(2 / 3 * math.exp(x) + 1 / 3 * math.exp(-2 * x)),  # Rényi, order 2
-    lambda x: max(0.0, x - 0.25),
-    lambda x: max(0.0, x - 0.5),
-    lambda x: max(0.0, x - 0.9),
-    lambda x: x + 5 * max(0.0, x - 0.6),
-)
-"""Convex costs of one coordinate's shift, in parts of the largest; each is 0 at 0 and increases."""
-
-
-def released(plan: PlannedRelease, totals: Totals) -> Totals:
-    """Return the groups that can be released: those whose public keys are in the public lists."""
-    kept = totals
-    for space in plan.public:
-        allowed = set(space.values)
-        kept = {
-            key: values
-            for key, values in kept.items()
-            if tuple(key[p] for p in space.positions) in allowed
-        }
-    return kept
-
-
-def compare(
-    plan: PlannedRelease,
-    facts: Facts,
-    before: tuple[Totals, Totals | None],
-    after: tuple[Totals, Totals | None],
-    told: Callable[[], str],
-) -> None:
-    first = 0
-    for index, (vector, fact) in enumerate(zip(plan.vectors, facts.vectors, strict=True)):
-        apart = plan.selection_relation is not None and index == plan.selection
-        count = len(vector.columns)
-        if apart:
-            assert before[1] is not None
-            assert after[1] is not None
-            moved = shifts(before[1], after[1], 0, count)
-        else:
-            moved = shifts(before[0], after[0], first, count)
-            first += count
-        check(moved, fact.change, told)
-        COUNTS["vectors"] += 1
-        if fact.change.l1 and sum(moved) == fact.change.l1:
-            COUNTS["reached"] += 1
 
 
 def sums(plan: PlannedRelease) -> tuple[Totals, Totals | None]:
@@ -175,6 +94,7 @@ def examine(r: Random) -> None:
                 old,
                 sums(plan),
                 partial(described, sql, catalog, data, other),
+                COUNTS,
             )
 
 

@@ -10,14 +10,14 @@ from fractions import Fraction
 from random import Random
 
 import pytest
-from oracle.small_engine import SmallEngine
+from oracle.big_engine import RUNS, BigEngine, levels
 from oracle.small_schema import PUBLIC, small_catalog
 from oracle.statements import statement
 
 from dp_sql.errors import QueryError
-from dp_sql.executor import lower_relation
+from dp_sql.executor import lower_relation, lower_rows
 from dp_sql.parser.statement import parse
-from dp_sql.plan.relation import BoundRows, MeasureRows, Relation, inputs
+from dp_sql.plan.relation import BoundRows
 from dp_sql.planner.plan import plan_release
 from dp_sql.schema.catalog import Catalog
 from dp_sql.sensitivity.ownership import owner_of
@@ -56,56 +56,6 @@ STATEMENTS = [
 ]
 
 
-class BigEngine:
-    """300,000 rows, and the parts of them that a run reads."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        rows = {name: rows for name, (_, rows) in PUBLIC.items()}
-        self.engine = SmallEngine(catalog, rows, threads=8)
-        self.engine.query("CREATE MACRO h(i, k) AS hash(i * 16 + k)")
-        self.engine.query(SETUP)
-
-    def read(self, *, removed: str, order: str, threads: int) -> None:
-        """Let `visits` be the rows of `everything` without some units, in some order."""
-        target = f'{lower_relation.DATA}."visits"'
-        self.engine.query(f"SET threads = {threads}")
-        self.engine.query("SET preserve_insertion_order = true")  # so that the order is as asked
-        self.engine.query(f"DELETE FROM {target}")
-        self.engine.query(
-            f"INSERT INTO {target} SELECT * FROM everything WHERE NOT coalesce({removed}, false) "
-            f"ORDER BY {order}"
-        )
-        self.engine.query("SET preserve_insertion_order = false")
-
-    def digest(self, name: str, owner: str, sql: str) -> None:
-        """Keep, by unit, a digest of its rows' texts: equal texts are equal bits."""
-        self.engine.query(f"CREATE OR REPLACE TEMP TABLE below AS {sql}")
-        columns = [str(row[0]) for row in self.engine.query("DESCRIBE below")]
-        text = ", ".join(f'CAST("{c}" AS VARCHAR)' for c in columns)
-        self.engine.query(
-            f"CREATE OR REPLACE TABLE {name} AS SELECT CAST({owner} AS VARCHAR) AS unit, "
-            f"count(*) AS rows_, sum(CAST(hash({text}) AS HUGEINT)) AS digest "
-            f"FROM below GROUP BY ALL"
-        )
-
-    def different(self, a: str, b: str, removed: str) -> int:
-        """Return how many units that both have differ, or are in one only."""
-        kept = f"WHERE NOT coalesce({removed.replace('uid', 'CAST(unit AS BIGINT)')}, false)"
-        ((count,),) = self.engine.query(
-            f"SELECT count(*) FROM ((SELECT * FROM {a} {kept} EXCEPT ALL SELECT * FROM {b}) UNION ALL "
-            f"(SELECT * FROM {b} EXCEPT ALL SELECT * FROM {a} {kept}))"
-        )
-        assert isinstance(count, int)
-        return count
-
-
-RUNS = (  # removed units, order of rows, threads
-    ("uid % 7 = 3", "hash(uid, x, f, z)", 2),
-    ("uid < 40 OR uid > 9000", "hash(z, t, uid) DESC", 8),
-    ("false", "f, hash(uid, m)", 8),
-)
-
-
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
     return small_catalog(max_groups=3, max_rows=4)
@@ -113,42 +63,25 @@ def catalog() -> Catalog:
 
 @pytest.fixture(scope="module")
 def big(catalog: Catalog) -> BigEngine:
-    return BigEngine(catalog)
-
-
-def levels(relation: Relation) -> list[tuple[str, str]]:
-    """Return owner and SQL of a bounded relation and of the rows that it is made from."""
-    found, node = [("u", lower_relation.lower_relation(relation))], relation
-    while not isinstance(node, MeasureRows):
-        (node,) = inputs(node)
-    owner = owner_of(node.source)
-    assert owner is not None
-    found.append((lower_relation.name(owner), lower_relation.lower_relation(node.source)))
-    return found
+    public = {name: rows for name, (_, rows) in PUBLIC.items()}
+    part = "SELECT * FROM everything WHERE NOT coalesce({removed}, false)"
+    return BigEngine(catalog, public, [SETUP], {"visits": part})
 
 
 def check_locality(big: BigEngine, catalog: Catalog, sql: str) -> int:
-    """Assert that every level of a statement is unit-local; return how many were compared."""
-    query = parse(sql, catalog)
-    compared = 0
+    """Assert that every level of a statement is unit-local; return how many were compared.
+
+    The rows below the measure are compared too, with all that they hold.
+    """
     found = []
-    for release in query.releases:
+    for release in parse(sql, catalog).releases:
         plan = plan_release(release, catalog, big.engine, Fraction(1))
         assert isinstance(plan.relation, BoundRows)
-        found += levels(plan.relation)
-        if plan.selection_relation is not None:
-            found += levels(plan.selection_relation)[:1]
-    big.read(removed="false", order="uid, x, f", threads=1)
-    for index, (owner, text) in enumerate(found):
-        big.digest(f"base_{index}", owner, text)
-    for removed, order, threads in RUNS:
-        big.read(removed=removed, order=order, threads=threads)
-        for index, (owner, text) in enumerate(found):
-            big.digest("other", owner, text)
-            changed = big.different(f"base_{index}", "other", removed)
-            assert changed == 0, f"{changed} units changed: {sql}\n{text}"
-            compared += 1
-    return compared
+        owner = owner_of(release.source)
+        assert owner is not None
+        rows = lower_relation.lower_relation(release.source)
+        found += [*levels(plan), f"SELECT {lower_rows.name(owner)} AS u, * FROM ({rows})"]
+    return big.compare(found, sql)
 
 
 @pytest.mark.parametrize("sql", STATEMENTS)
@@ -158,11 +91,11 @@ def test_a_units_rows_stay_the_same_bits(big: BigEngine, catalog: Catalog, sql: 
 
 def test_the_comparison_finds_a_floating_sum_and_ties(big: BigEngine) -> None:
     """What the engine must not do changes other people's rows here: the test can fail."""
-    table = f"{lower_relation.DATA}.visits"
+    table = f"{lower_rows.DATA}.visits"
     tied = f"SELECT uid AS u, x, lag(m) OVER (PARTITION BY uid ORDER BY x) AS before FROM {table}"
     finite = "CASE WHEN isfinite(f) THEN f * 1e-3 END"
     for text in (f"SELECT uid AS u, sum({finite}) AS total FROM {table} GROUP BY uid", tied):
-        big.read(removed="false", order="uid, x, f", threads=1)
+        big.read(removed="false", order="ALL", threads=1)
         big.digest("base_0", "u", text)
         removed, order, threads = RUNS[1]
         big.read(removed=removed, order=order, threads=threads)

@@ -1,0 +1,94 @@
+"""How far neighbours move a released vector, held against what the analysis says of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+from oracle.small_engine import Totals
+
+from dp_sql.plan.facts import Facts
+from dp_sql.plan.release import PlannedRelease
+from dp_sql.privacy.contribution import Change
+
+COSTS: tuple[Callable[[float], float], ...] = (
+    lambda x: x**1.5,
+    lambda x: x**4,
+    lambda x: math.exp(3 * x) - 1,
+    lambda x: math.exp(20 * x) - 1,
+    lambda x: math.log(2 / 3 * math.exp(x) + 1 / 3 * math.exp(-2 * x)),  # Rényi, order 2
+    lambda x: max(0.0, x - 0.25),
+    lambda x: max(0.0, x - 0.5),
+    lambda x: max(0.0, x - 0.9),
+    lambda x: x + 5 * max(0.0, x - 0.6),
+)
+"""Convex costs of one coordinate's shift, in parts of the largest; each is 0 at 0 and increases."""
+
+
+def shifts(before: Totals, after: Totals, first: int, count: int) -> list[int]:
+    """Return how far each component of a vector moves in each group; absent groups are zero."""
+    nothing = (0,) * (first + count)
+    return [
+        abs(a - b)
+        for key in before.keys() | after.keys()
+        for a, b in zip(
+            before.get(key, nothing)[first : first + count],
+            after.get(key, nothing)[first : first + count],
+            strict=True,
+        )
+    ]
+
+
+def check(moved: list[int], change: Change, told: Callable[[], str]) -> None:
+    """Assert that a change covers the shifts of a vector, for every convex cost that is tried."""
+    l1, l2_squared = sum(moved), sum(s * s for s in moved)
+    assert l1 <= change.l1, f"L1 {l1} > {change.l1}\n{told()}"
+    assert l2_squared <= change.l2_squared, f"L2^2 {l2_squared} > {change.l2_squared}\n{told()}"
+    largest = max((s for profile in change.profiles for s, n in profile if n), default=0)
+    assert max(moved, default=0) <= largest, f"{max(moved)} > {largest}\n{told()}"
+    if not largest:
+        return
+    for index, cost in enumerate(COSTS):
+        total = sum(cost(s / largest) for s in moved if s)
+        most = max(sum(n * cost(s / largest) for s, n in p) for p in change.profiles)
+        assert total <= most * (1 + 1e-9), f"cost {index}: {total} > {most}\n{told()}"
+
+
+def released(plan: PlannedRelease, totals: Totals) -> Totals:
+    """Return the groups that can be released: those whose public keys are in the public lists."""
+    kept = totals
+    for space in plan.public:
+        allowed = set(space.values)
+        kept = {
+            key: values
+            for key, values in kept.items()
+            if tuple(key[p] for p in space.positions) in allowed
+        }
+    return kept
+
+
+def compare(
+    plan: PlannedRelease,
+    facts: Facts,
+    before: tuple[Totals, Totals | None],
+    after: tuple[Totals, Totals | None],
+    told: Callable[[], str],
+    counts: Counter[str],
+) -> None:
+    """Hold every vector of a release, and the selection's where it is apart, against the facts."""
+    first = 0
+    for index, (vector, fact) in enumerate(zip(plan.vectors, facts.vectors, strict=True)):
+        apart = plan.selection_relation is not None and index == plan.selection
+        count = len(vector.columns)
+        if apart:
+            assert before[1] is not None
+            assert after[1] is not None
+            moved = shifts(before[1], after[1], 0, count)
+        else:
+            moved = shifts(before[0], after[0], first, count)
+            first += count
+        check(moved, fact.change, told)
+        counts["vectors"] += 1
+        if fact.change.l1 and sum(moved) == fact.change.l1:
+            counts["reached"] += 1
