@@ -42,6 +42,8 @@ def aggregate_sql(aggregate: RowAggregate, name: Naming) -> str:
             return f"count(DISTINCT {text})"
         case _Kind.SUM_DISTINCT:
             return _cast(f"sum(DISTINCT {text})", aggregate.column.type)
+        case _Kind.ARG_MIN | _Kind.ARG_MAX:
+            return _at(aggregate, text, name)
         case _Kind.MIN | _Kind.MAX:
             return f"{kind.value.lower()}({text})"
         case _Kind.BOOL_AND | _Kind.BOOL_OR:
@@ -59,6 +61,16 @@ def aggregate_sql(aggregate: RowAggregate, name: Naming) -> str:
             return f"({_scaled(f'sum({steps})', aggregate.grid)} / count({steps}))"
         case _:
             return _variance(aggregate, text, argument)
+
+
+def _at(aggregate: RowAggregate, text: str, name: Naming) -> str:
+    """Return ARG_MIN or ARG_MAX: rows are compared by both values, and need both."""
+    if aggregate.by is None:
+        raise InternalError("ARG_MIN and ARG_MAX compare a value")
+    by = lower(aggregate.by, name)
+    both = f"{by} IS NOT NULL AND {text} IS NOT NULL"
+    place = f"CASE WHEN {both} THEN struct_pack(a := {by}, b := {text}) END"
+    return f"{aggregate.kind.value.lower()}({text}, {place})"
 
 
 def _cast(text: str, type_: SqlType) -> str:

@@ -14,7 +14,7 @@ from dp_sql.parser.scope import Scope, Statement
 from dp_sql.parser.text import position_of
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Literal, Ref
-from dp_sql.plan.row_aggregates import typed
+from dp_sql.plan.row_aggregates import ORDERED, typed
 from dp_sql.plan.rows import GroupRows, RowAggregate, RowAggregateKind, Rows
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
@@ -28,12 +28,17 @@ _NAMES = {
     "PERCENTILE_CONT": _Kind.QUANTILE_CONT, "QUANTILE_DISC": _Kind.QUANTILE_DISC,
     "PERCENTILE_DISC": _Kind.QUANTILE_DISC, "QUANTILE": _Kind.QUANTILE_DISC,
     "BOOL_AND": _Kind.BOOL_AND, "BOOL_OR": _Kind.BOOL_OR, "LOGICAL_AND": _Kind.BOOL_AND,
-    "LOGICAL_OR": _Kind.BOOL_OR,
+    "LOGICAL_OR": _Kind.BOOL_OR, "ANY_VALUE": _Kind.MIN, "ARBITRARY": _Kind.MIN,
 }  # fmt: skip
+_PLACES = {
+    "ARG_MIN": _Kind.ARG_MIN, "ARGMIN": _Kind.ARG_MIN, "MIN_BY": _Kind.ARG_MIN,
+    "ARG_MAX": _Kind.ARG_MAX, "ARGMAX": _Kind.ARG_MAX, "MAX_BY": _Kind.ARG_MAX,
+}  # fmt: skip
+_LENGTHS = (exp.Length, exp.ArraySize)
 _QUANTILES = (_Kind.QUANTILE_CONT, _Kind.QUANTILE_DISC)
 ALLOWED = (
-    "COUNT, SUM, AVG, MIN, MAX, VAR_*, STDDEV_*, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, BOOL_AND "
-    "and BOOL_OR"
+    "COUNT, SUM, AVG, MIN, MAX, VAR_*, STDDEV_*, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, ARG_MIN, "
+    "ARG_MAX, BOOL_AND, BOOL_OR, or the length of a LIST"
 )
 
 
@@ -72,7 +77,7 @@ class PersonGroups:
 
         Raises QueryError for a column that is neither.
         """
-        call = None if isinstance(node, exp.Window) else aggregates.read(node)
+        call = None if isinstance(node, exp.Window) else aggregates.read(self._plain(node))
         if call is not None:
             found = Ref(self._aggregate(call))
             if self._padded and found.column.nullable is False:
@@ -95,6 +100,21 @@ class PersonGroups:
         if isinstance(node, exp.Column):
             self._bare(node)
         return None
+
+    def _plain(self, node: exp.Expr) -> exp.Expr:
+        """Return the aggregate that a form of it stands for, or the node itself.
+
+        The length of a collected list counts rows, and any value may be the smallest.
+        """
+        if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
+            return node.this
+        if isinstance(node, _LENGTHS) and isinstance(node.this, exp.ArrayAgg):
+            inner = node.this
+            more = (v for k, v in inner.args.items() if k not in ("this", "nulls_excluded"))
+            if not isinstance(inner.this, exp.Distinct | exp.Order) and not any(more):
+                self._inner.bind(inner.this)  # its names have to exist
+                return exp.Count(this=exp.Star())
+        return node
 
     def _bare(self, node: exp.Column) -> None:
         found = self._scope.find(node)
@@ -139,6 +159,7 @@ class PersonGroups:
     def _aggregate(self, call: aggregates.Call) -> Column:
         kind, argument, fraction = self._read(call)
         bound = None if argument is None else self._inner.bind(argument)
+        by = self._by(call) if kind in _PLACES.values() else None
         if call.condition is not None:
             condition = self._inner.bind_condition(call.condition)
             value = Literal(1, sqltype.INTEGER) if bound is None else bound
@@ -149,13 +170,18 @@ class PersonGroups:
         except functions.TypeProblem as problem:
             raise self._statement.wrong(f"{problem}.", call.node) from None
         for known in self._aggregates:
-            if (known.kind, known.argument, known.fraction) == (kind, bound, fraction):
+            if (known.kind, known.argument, known.fraction, known.by) == (
+                kind,
+                bound,
+                fraction,
+                by,
+            ):
                 return known.column
         counted = kind in (_Kind.COUNT, _Kind.COUNT_ROWS, _Kind.COUNT_DISTINCT)
         column = self._statement.column(call.name.lower(), type_, nullable=not counted)
         found = position_of(self._statement.text, call.node)
         place = None if found is None else (self._statement.text, found)
-        self._aggregates.append(RowAggregate(kind, bound, column, fraction, place=place))
+        self._aggregates.append(RowAggregate(kind, bound, column, fraction, by=by, place=place))
         return column
 
     def _read(
@@ -168,6 +194,8 @@ class PersonGroups:
             if call.argument is None:
                 return _Kind.COUNT_ROWS, None, None
             return (_Kind.COUNT_DISTINCT if call.distinct else _Kind.COUNT), call.argument, None
+        if call.name in _PLACES:
+            return _PLACES[call.name], self._two(call)[0], None
         kind = _NAMES.get(call.name)
         if kind is None:
             raise self._statement.unsupported(
@@ -190,6 +218,27 @@ class PersonGroups:
                 raise self._form(call)
             kind = _Kind.SUM_DISTINCT
         return kind, argument, None
+
+    def _two(self, call: aggregates.Call) -> tuple[exp.Expr, exp.Expr]:
+        """Return both arguments of ARG_MIN or ARG_MAX."""
+        inner = call.node.this if isinstance(call.node, exp.Filter) else call.node
+        parts = (
+            inner.expressions
+            if isinstance(inner, exp.Anonymous)
+            else [inner.this, inner.args.get("expression")]
+        )
+        if len(parts) != 2 or None in parts or inner.args.get("count") or call.distinct:
+            raise self._form(call)
+        return parts[0], parts[1]
+
+    def _by(self, call: aggregates.Call) -> Expression:
+        """Return what ARG_MIN or ARG_MAX compares."""
+        by = self._inner.bind(self._two(call)[1])
+        if not by.type.is_numeric and by.type.kind not in ORDERED:
+            raise self._statement.unsupported(
+                f"{call.name} doesn't compare values of type {by.type}.", call.node
+            )
+        return by
 
     def _quantile(
         self, kind: RowAggregateKind, call: aggregates.Call

@@ -18,7 +18,7 @@ _Kind = RowAggregateKind
 _MOMENTS = (_Kind.VAR_POP, _Kind.VAR_SAMP, _Kind.STDDEV_POP, _Kind.STDDEV_SAMP)
 _SUMS = (_Kind.SUM, _Kind.SUM_DISTINCT, _Kind.AVG)
 _DIGITS = 24  # of decimals whose sum over 2^45 rows still fits DECIMAL(38)
-_ORDERED = (Kind.DATE, Kind.TIMESTAMP, Kind.TIME, Kind.VARCHAR, Kind.BOOLEAN)
+ORDERED = (Kind.DATE, Kind.TIMESTAMP, Kind.TIME, Kind.VARCHAR, Kind.BOOLEAN)
 
 
 def needs_grid(kind: RowAggregateKind, argument: Expression | None) -> bool:
@@ -49,8 +49,8 @@ def typed(kind: RowAggregateKind, argument: Expression | None) -> tuple[Expressi
             if type_.kind is not Kind.BOOLEAN:
                 raise TypeProblem(f"{kind.value} takes conditions, not {type_}")
             return argument, BOOLEAN
-        case _Kind.MIN | _Kind.MAX | _Kind.QUANTILE_DISC:
-            if not type_.is_numeric and type_.kind not in _ORDERED:
+        case _Kind.MIN | _Kind.MAX | _Kind.QUANTILE_DISC | _Kind.ARG_MIN | _Kind.ARG_MAX:
+            if not type_.is_numeric and type_.kind not in ORDERED:
                 raise TypeProblem(f"{kind.value} isn't answered for {type_}")
             return argument, type_
         case _:
@@ -97,7 +97,7 @@ def aggregate_domain(aggregate: RowAggregate, columns: Mapping[int, Domain], lim
     match aggregate.kind:
         case _Kind.BOOL_AND | _Kind.BOOL_OR:
             return BOOLEANS
-        case _Kind.MIN | _Kind.MAX | _Kind.QUANTILE_DISC:
+        case _Kind.MIN | _Kind.MAX | _Kind.QUANTILE_DISC | _Kind.ARG_MIN | _Kind.ARG_MAX:
             return inner
         case _Kind.AVG | _Kind.MEDIAN | _Kind.QUANTILE_CONT:
             return Domain(inner.low, inner.high)

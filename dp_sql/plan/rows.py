@@ -138,6 +138,8 @@ class RowAggregateKind(StrEnum):
     QUANTILE_DISC = "QUANTILE_DISC"
     BOOL_AND = "BOOL_AND"
     BOOL_OR = "BOOL_OR"
+    ARG_MIN = "ARG_MIN"
+    ARG_MAX = "ARG_MAX"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,8 @@ class Grid:
 class RowAggregate:
     """One aggregate of `GroupRows`. A FILTER has become a CASE in the argument.
 
-    grid: the planner's, for sums and moments of floats. fraction: of a quantile. place: the
+    grid: the planner's, for sums and moments of floats. fraction: of a quantile. by: what ARG_MIN and
+    ARG_MAX compare; of rows that tie, the one with the smallest or largest argument. place: the
     statement and where the aggregate stands in it, for messages.
     """
 
@@ -162,6 +165,7 @@ class RowAggregate:
     column: Column
     fraction: Fraction | None = None
     grid: Grid | None = None
+    by: Expression | None = None
     place: tuple[str, Position] | None = field(default=None, compare=False)
 
 
