@@ -310,8 +310,11 @@ class Blocks:
 
 
 def _is_plain(node: exp.Select) -> bool:
-    """Return whether a block only picks rows: no groups, windows, order or limits."""
-    if any(node.args.get(k) for k in ("group", "having", "qualify", "limit", "offset", "distinct")):
+    """Return whether a block only picks rows, or their distinct values: no groups, windows, limits."""
+    if any(node.args.get(k) for k in ("group", "having", "qualify", "limit", "offset")):
+        return False
+    distinct = node.args.get("distinct")
+    if distinct is not None and distinct.args.get("on") is not None:
         return False
     return not any(has_aggregate(i) or i.find(exp.Window) for i in node.expressions)
 

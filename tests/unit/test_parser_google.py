@@ -15,7 +15,11 @@ from dp_sql.plan.printer import expression_text
 from dp_sql.plan.release import AggregateKind, KeyChoice, Options, Share
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 
-ROWS = replace(CATALOG, unit=PrivacyUnit(Level.EVENT, Adjacency.ADD_REMOVE))
+ROWS = replace(
+    CATALOG,
+    unit=PrivacyUnit(Level.EVENT, Adjacency.ADD_REMOVE),
+    tables={name: replace(table, owner=None) for name, table in CATALOG.tables.items()},
+)
 
 
 def google(options: str, rest: str) -> str:
@@ -138,6 +142,7 @@ def test_what_isnt_written_so_is_no_sql(sql: str) -> None:
     [
         google("epsilon = 1", "name FROM regions"),
         f"SELECT COUNT(*) FROM ({google('epsilon = 1', 'amount, user_id FROM visits')}) AS q",
+        f"SELECT COUNT(*) FROM visits v WHERE EXISTS ({google('epsilon = 1', '1 FROM regions')})",
     ],
 )
 def test_a_clause_over_nothing_that_it_could_hold_for_is_refused(sql: str) -> None:
@@ -215,6 +220,8 @@ def test_equal_aggregates_with_other_bounds_are_two() -> None:
         ("SUM(ABS(amount, contribution_bounds_per_row => (0, 5)))", UnsupportedSQLError, "belong to"),
         ("ROUND(AVG(amount), contribution_bounds_per_row => (0, 5))", UnsupportedSQLError, "belong to"),
         ("SUM(SUM(amount), contribution_bounds_per_row => (0, 5)) OVER ()", UnsupportedSQLError, "belong"),
+        ("SUM(amount, contribution_bounds_per_row => (0, 5)) OVER (PARTITION BY user_id)",
+         UnsupportedSQLError, "belong to"),
         ("MEDIAN(amount, contribution_bounds_per_row => (0, 5))", UnsupportedSQLError, "MEDIAN"),
         ("PERCENTILE_CONT(amount, 0.5, contribution_bounds_per_row => (0, 5))", UnsupportedSQLError,
          "PERCENTILE_CONT"),
@@ -225,6 +232,12 @@ def test_equal_aggregates_with_other_bounds_are_two() -> None:
 def test_bounds_that_dont_fit_are_refused(call: str, kind: type[QueryError], message: str) -> None:
     with pytest.raises(kind, match=message):
         parse(f"SELECT {call} FROM visits", CATALOG)
+
+
+def test_bounds_of_one_persons_own_rows_are_refused() -> None:
+    inner = "SELECT user_id, SUM(amount, contribution_bounds_per_group => (0, 1)) AS s FROM visits"
+    with pytest.raises(UnsupportedSQLError, match="over many units"):
+        parse(f"SELECT AVG(s) FROM ({inner} GROUP BY user_id) AS q", CATALOG)
 
 
 def test_bounds_of_public_rows_are_refused_and_not_dropped() -> None:
