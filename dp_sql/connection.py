@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from dp_sql import stages
+from dp_sql.amounts import Amounts, parts, read_amounts
 from dp_sql.budget import open_ledger
 from dp_sql.budget.record import BudgetState, Receipt, StatementRecord, Status
 from dp_sql.cursor import Cursor
-from dp_sql.errors import EngineError, ParameterError, UnsupportedSQLError
+from dp_sql.errors import EngineError, UnsupportedSQLError
 from dp_sql.executor.duckdb_engine import DuckDBEngine
 from dp_sql.executor.sources import database_file
 from dp_sql.explain import explanation
 from dp_sql.mechanisms.sampler import sampler_named
+from dp_sql.parser.setting import Setting, read_setting
 from dp_sql.parser.statement import parse
 from dp_sql.parser.text import starts_with
 from dp_sql.plan.release import Release
 from dp_sql.postprocess import Answer, PostProcessor
-from dp_sql.privacy.amount import Amount, parse_delta, parse_epsilon, show, show_up
+from dp_sql.privacy.amount import Amount
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.result import Interval, Result
 from dp_sql.schema.catalog import Catalog
@@ -47,6 +49,7 @@ class Connection:
         folder = None if data_dir is None else Path(data_dir)
         self._sampler = sampler_named(self._catalog.sampler)
         self._engine = DuckDBEngine(self._catalog, data_dir=folder, database=database)
+        self._session = Amounts()
         self._closed = False
         try:
             self._post = PostProcessor(
@@ -75,7 +78,8 @@ class Connection:
     ) -> Result:
         """Answer one statement and debit its cost.
 
-        epsilon, delta: of the whole statement; the schema's defaults where not given.
+        epsilon, delta: of the whole statement. Where not given: what the statement's own privacy
+        clause says, else the session (`SET epsilon = 0.5`, until `RESET epsilon`), else the schema.
         Raises QueryError (nothing was run or charged), BudgetExceededError (likewise), LedgerError,
         EngineError (the cost stays charged).
         """
@@ -83,6 +87,9 @@ class Connection:
         explained = starts_with(query, "EXPLAIN") if isinstance(query, str) else None
         if explained is not None:
             return self._explained(explained, epsilon, delta)
+        setting = read_setting(query) if isinstance(query, str) else None
+        if setting is not None:
+            return self._set(setting)
         prepared = self._prepare(query, epsilon, delta)
         receipt = self._reserve(query, prepared.costs)
         try:
@@ -97,7 +104,7 @@ class Connection:
         def spread(level: float) -> list[tuple[Interval, ...]]:
             return stages.intervals(prepared, answer, released, self._post, self._sampler, level)
 
-        return Result(answer, self._costs(prepared.costs), spread)
+        return Result(answer, self._costs(prepared.costs), spread, prepared.query.notes)
 
     def explain(
         self, query: str, *, epsilon: Amount | None = None, delta: Amount | None = None
@@ -120,6 +127,11 @@ class Connection:
         """Return a PEP 249 cursor over this connection."""
         self._open()
         return Cursor(self.sql)
+
+    @property
+    def session(self) -> Amounts:
+        """The epsilon and delta that SET statements gave; None where none did."""
+        return self._session
 
     @property
     def catalog(self) -> Catalog:
@@ -155,12 +167,11 @@ class Connection:
             raise EngineError("the connection is closed.", hint="dp_sql.connect(…)")
 
     def _prepare(self, query: str, epsilon: Amount | None, delta: Amount | None) -> stages.Prepared:
-        chosen = self._epsilon(epsilon)
-        spent = self._delta(delta)
+        defaults = self._catalog.defaults
+        call = read_amounts(epsilon, delta, defaults)
         plan = parse(query, self._catalog, self._describe)
-        if plan.releases and chosen is None:
-            raise ParameterError("this statement needs an epsilon.", hint="epsilon=0.1")
-        return stages.prepare(plan, self._catalog, self._engine, self._post, chosen, spent)
+        spent = parts(plan, call, self._session, defaults)
+        return stages.prepare(plan, self._catalog, self._engine, self._post, spent)
 
     def _describe(
         self, sql: str, public_tables: tuple[str, ...], releases: Sequence[Release]
@@ -168,27 +179,16 @@ class Connection:
         tables = {release.name: stages.declared(release) for release in releases}
         return self._post.columns(sql, public_tables, tables)
 
-    def _epsilon(self, value: Amount | None) -> Fraction | None:
+    def _set(self, setting: Setting) -> Result:
+        """Change the session's amounts; the answer has no row, as DuckDB's to a SET."""
         defaults = self._catalog.defaults
-        chosen = defaults.epsilon if value is None else parse_epsilon(value)
-        cap = defaults.max_epsilon
-        if chosen is not None and cap is not None and chosen > cap:
-            raise ParameterError(
-                f"epsilon {show_up(chosen)} is above the cap of {show(cap)} for one statement.",
-                hint=f"epsilon={show(cap)}",
-            )
-        return chosen
-
-    def _delta(self, value: Amount | None) -> Fraction:
-        defaults = self._catalog.defaults
-        chosen = (defaults.delta or Fraction(0)) if value is None else parse_delta(value)
-        cap = defaults.max_delta
-        if cap is not None and chosen > cap:
-            raise ParameterError(
-                f"delta {show_up(chosen)} is above the cap of {show(cap)} for one statement.",
-                hint=f"delta={show(cap)}",
-            )
-        return chosen
+        if setting.name == "epsilon":
+            epsilon = read_amounts(setting.value, None, defaults).epsilon
+            self._session = replace(self._session, epsilon=epsilon)
+        else:
+            delta = read_amounts(None, setting.value, defaults).delta
+            self._session = replace(self._session, delta=delta)
+        return Result(Answer(("Success",), ("BOOLEAN",), [], ()), {}, lambda _: [])
 
     def _explained(self, rest: str, epsilon: Amount | None, delta: Amount | None) -> Result:
         first = rest.split(maxsplit=1)[0].upper() if rest.strip() else ""

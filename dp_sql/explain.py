@@ -35,7 +35,7 @@ _FALSE_POSITIVES = Fraction(1, 20)
 
 def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, BudgetState]) -> str:
     """Return the explanation of a prepared statement. states: by lower-cased table name."""
-    lines: list[str] = []
+    lines = [f"Note: {note}" for note in prepared.query.notes]
     if not prepared.steps:
         lines.append("Reads public data only: plain DuckDB, no noise, no cost.")
     else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import duckdb
 import numpy as np
 
+from dp_sql.complaint import Complaint, position_in, read_complaint
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import EngineError, QueryError
 from dp_sql.plan.release import GROUP_NUMBER, Residual
@@ -25,6 +26,7 @@ _SETTINGS = (
     "SET allow_community_extensions = false",
     "SET python_enable_replacements = false",
     "SET error_on_division_by_zero = false",
+    "SET errors_as_json = true",
     "SET memory_limit = '4GB'",
 )
 _CLOSED = (
@@ -34,6 +36,7 @@ _CLOSED = (
 )
 _FEW = 500  # rows of a released table that go as parameters; more are scanned as arrays
 _MOST_BOUND = 1000  # residuals whose columns are kept
+_DESCRIBE = "DESCRIBE "
 _CLAMP = "CREATE MACRO clamp(x, lo, hi) AS CASE WHEN x < lo THEN lo WHEN x > hi THEN hi ELSE x END"
 
 
@@ -117,10 +120,10 @@ class PostProcessor:
         """
         with self._lock:
             names, types = self._columns(residual, {n: tuple(c) for n, c in tables.items()})
-            if residual.original is not None:
+            if not residual.named:
                 with contextlib.suppress(duckdb.Error):  # GoogleSQL's forms aren't DuckDB's
-                    if self._is_one_query(residual.original):
-                        described = self._connection.execute(f"DESCRIBE {residual.original}")
+                    if self._is_one_query(residual.plain):
+                        described = self._connection.execute(_DESCRIBE + residual.plain)
                         original = tuple(str(row[0]) for row in described.fetchall())
                         if len(original) == len(names):
                             names = original
@@ -143,10 +146,9 @@ class PostProcessor:
         try:
             if not self._is_one_query(residual.sql):
                 raise QueryError("the part above the aggregates is no single query.")
-            bound = self._connection.execute(f"DESCRIBE {residual.sql}").fetchall()
+            bound = self._connection.execute(_DESCRIBE + residual.sql).fetchall()
         except duckdb.Error as error:
-            text = str(error).split("\n", maxsplit=1)[0].split(": ", 1)[-1]
-            raise QueryError(f"the part above the aggregates can't be run: {text[:200]}") from None
+            raise self._cant_bind(residual, read_complaint(error)) from None
         if residual.row_items:
             bound = bound[:-1]
         found = tuple(str(row[0]) for row in bound), tuple(str(row[1]) for row in bound)
@@ -162,7 +164,8 @@ class PostProcessor:
         tables: Mapping[str, Sequence[tuple[str, SqlType]]],
     ) -> tuple[tuple[str, str], ...]:
         """Return the column names and types of a text above the releases, as `describe` does."""
-        names, types = self.describe(Residual(sql, None, public_tables), tables)
+        nameless = Residual(sql, sql, sql, public_tables, named=True)
+        names, types = self.describe(nameless, tables)
         return tuple(zip(names, types, strict=True))
 
     def texts(
@@ -181,6 +184,27 @@ class PostProcessor:
                 f"SELECT {items} FROM ({sql}) AS stage_({names})"
             ).fetchall()
         return found
+
+    def _cant_bind(self, residual: Residual, found: Complaint) -> QueryError:
+        """Return the error for a residual that DuckDB can't bind.
+
+        The text that failed is ours. Where the analyst's own text fails for the same reason over the
+        empty tables, its message and place are told.
+        """
+        told, position = found, None
+        try:
+            if self._is_one_query(residual.plain):
+                self._connection.execute(_DESCRIBE + residual.plain).fetchall()
+        except duckdb.Error as error:
+            own = read_complaint(error)
+            if own.same(found):
+                told, position = own, position_in(residual.plain, own, len(_DESCRIBE))
+        return QueryError(
+            f"the part above the aggregates can't be run: {told.message}",
+            hint=told.hint or "what DuckDB has, with CAST where the types differ",
+            text=residual.original,
+            position=position,
+        )
 
     def _is_one_query(self, sql: str) -> bool:
         """Return whether DuckDB, too, reads a text as one query.
@@ -257,9 +281,10 @@ class PostProcessor:
         except duckdb.InterruptException:
             raise EngineError("the statement was stopped; it stays charged.") from None
         except duckdb.Error as error:  # the values are released, so the text may be shown
-            text = str(error).split("\n", maxsplit=1)[0]
+            text = read_complaint(error).message
             raise EngineError(
-                f"the part above the aggregates failed on the released values: {text[:200]}"
+                f"the part above the aggregates failed on the released values: {text}",
+                hint="TRY_CAST, or a condition that keeps such values out",
             ) from None
 
     def _create(self, name: str, columns: Sequence[ReleasedColumn]) -> None:

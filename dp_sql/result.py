@@ -32,6 +32,7 @@ class Result:
         types: the SQL types of the columns, aligned.
         cost: what the statement cost each protected table, by its name in the schema; empty when it
             was free.
+        notes: sentences about options that were answered in another way than they are written.
     """
 
     def __init__(
@@ -39,10 +40,12 @@ class Result:
         answer: Answer,
         cost: Mapping[str, Cost],
         spread: Callable[[float], list[tuple[Interval, ...]]],
+        notes: tuple[str, ...] = (),
     ) -> None:
         self.columns = list(answer.columns)
         self.types = list(answer.types)
         self.cost = dict(cost)
+        self.notes = notes
         self._rows = answer.rows
         self._spread = spread
 
@@ -70,11 +73,11 @@ class Result:
         return self._spread(float(level))
 
     def df(self) -> pd.DataFrame:
-        """Return the answer as a pandas DataFrame."""
+        """Return the answer as a pandas DataFrame. A column's name that stands twice becomes `a_1`."""
         return self.arrow().to_pandas()
 
     def pl(self) -> pl.DataFrame:
-        """Return the answer as a Polars DataFrame."""
+        """Return the answer as a Polars DataFrame. A column's name that stands twice becomes `a_1`."""
         import polars as pl  # noqa: PLC0415  only where the user has it
 
         frame = pl.from_arrow(self.arrow())
@@ -83,7 +86,7 @@ class Result:
         return frame
 
     def arrow(self) -> pa.Table:
-        """Return the answer as an Arrow table."""
+        """Return the answer as an Arrow table. A column's name that stands twice becomes `a_1`."""
         import pyarrow as pa  # noqa: PLC0415  only where the user has it
 
         columns = list(zip(*self._rows, strict=True)) or [() for _ in self.columns]
@@ -91,10 +94,24 @@ class Result:
             pa.array(list(values), type=_arrow_type(pa, kind))
             for values, kind in zip(columns, self.types, strict=True)
         ]
-        return pa.Table.from_arrays(arrays, names=self.columns)
+        return pa.Table.from_arrays(arrays, names=_distinct(self.columns))
 
     def __repr__(self) -> str:
         return f"<dp_sql.Result {len(self._rows)} rows: {', '.join(self.columns)}>"
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Return the names, each its own without regard to case, as DuckDB makes them for a data frame."""
+    taken: set[str] = set()
+    result = []
+    for name in names:
+        chosen, number = name, 0
+        while chosen.lower() in taken:
+            number += 1
+            chosen = f"{name}_{number}"
+        taken.add(chosen.lower())
+        result.append(chosen)
+    return result
 
 
 def _arrow_type(pyarrow: Any, kind: str) -> Any:

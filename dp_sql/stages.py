@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dp_sql.amounts import Part
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, QueryError
 from dp_sql.executor.engine import Engine
@@ -83,27 +83,21 @@ def prepare(
     catalog: Catalog,
     engine: Engine,
     post: PostProcessor,
-    epsilon: Fraction | None,
-    delta: Fraction,
+    parts: tuple[Part, ...],
 ) -> Prepared:
     """Return the statement with its noise and price. No protected row is read.
 
-    epsilon, delta: of the whole statement; its releases share them evenly. epsilon may be None only
-    for a statement without releases. Raises QueryError where something can't be answered.
+    parts: what each release may spend. Raises QueryError where something can't be answered.
     """
     steps: list[Step] = []
-    count = len(query.releases)
-    for parsed in query.releases:
-        if epsilon is None:
-            raise InternalError("a release needs an epsilon")
-        part = epsilon / count
-        plan = plan_release(parsed, catalog, engine, part)
+    for parsed, part in zip(query.releases, parts, strict=True):
+        plan = plan_release(parsed, catalog, engine, part.epsilon)
         facts = derive(plan, catalog.unit, engine)
         measurement = calibrate(
             plan,
             facts,
-            epsilon=part,
-            delta=delta / count,
+            epsilon=part.epsilon,
+            delta=part.delta,
             gaussian_allowed=_gaussian_allowed(parsed.tables, catalog),
             min_units=limits_of(parsed, catalog).min_units_per_group,
         )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from dp_sql.amounts import Amounts, read_amounts
 from dp_sql.demo import SCHEMA
+from dp_sql.parser.setting import read_setting
 from dp_sql.postprocess import Answer
 from dp_sql.privacy.cost import Cost
 from dp_sql.result import Interval, Result
@@ -46,14 +48,21 @@ class FakeState:
 
 @dataclass
 class FakeConnection:
-    """Answers with `on_sql`; `asked` holds what it was asked."""
+    """Answers with `on_sql`; `asked` holds what it was asked, `session` what SET statements said."""
 
     on_sql: Callable[[str], Result] = lambda _sql: count_of(123)
     catalog: Catalog = field(default_factory=lambda: load(SCHEMA))
     asked: list[tuple[str, object, object]] = field(default_factory=list)
     interrupted: threading.Event = field(default_factory=threading.Event)
+    session: Amounts = field(default_factory=Amounts)
 
     def sql(self, query: str, *, epsilon: object = None, delta: object = None) -> Result:
+        setting = read_setting(query)
+        if setting is not None:
+            changed = {setting.name: setting.value}
+            read = read_amounts(changed.get("epsilon"), changed.get("delta"), self.catalog.defaults)
+            self.session = replace(self.session, **{setting.name: getattr(read, setting.name)})
+            return answer(["Success"], ["BOOLEAN"], [])
         self.asked.append((query.strip(), epsilon, delta))
         return self.on_sql(query)
 

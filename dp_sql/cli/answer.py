@@ -18,12 +18,14 @@ from dp_sql.result import Result
 if TYPE_CHECKING:
     from dp_sql.connection import Connection
 
-_EXPLAIN = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\s", re.IGNORECASE | re.DOTALL)
+_BEFORE = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+_EXPLAIN = re.compile(_BEFORE + r"EXPLAIN\s", re.IGNORECASE | re.DOTALL)
+_SETTING = re.compile(_BEFORE + r"(?:RE)?SET\s", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An answer as text, and what it cost as text: empty where it was free."""
+    """An answer as text, and its notes and what it cost as text: empty where it was free."""
 
     text: str
     cost: str
@@ -38,10 +40,13 @@ def ask(connection: Connection, sql: str, settings: Settings, width: int | None)
         connection,
         lambda: connection.sql(sql, epsilon=settings.epsilon, delta=settings.delta),
     )
+    if _SETTING.match(sql):
+        return Shown("", "")
     if _EXPLAIN.match(sql) and settings.format is Format.TABLE:
         return Shown("".join(f"{row[0]}\n" for row in result), "")
     text = _rendered(connection, result, settings, width)
-    return Shown(text, _cost_text(connection, result.cost))
+    notes = "".join(f"Note: {note}\n" for note in result.notes)
+    return Shown(text, notes + _cost_text(connection, result.cost))
 
 
 def _rendered(connection: Connection, result: Result, settings: Settings, width: int | None) -> str:

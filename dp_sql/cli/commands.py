@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dp_sql.cli.describe import table_text, tables_text
 from dp_sql.cli.render import Format
 from dp_sql.cli.runner import run_stoppable
-from dp_sql.cli.settings import SETTING_NAMES, changed
+from dp_sql.cli.settings import AMOUNTS, SETTING_NAMES, changed
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import ParameterError
 from dp_sql.schema.catalog import Catalog
@@ -73,12 +73,16 @@ def _explain(session: Session, argument: str) -> None:
 def _set(session: Session, argument: str) -> None:
     name, _, value = argument.replace("=", " ", 1).partition(" ")
     if not name:
-        for line in session.settings.lines(session.connection.catalog.defaults):
+        connection = session.connection
+        for line in session.settings.lines(connection.session, connection.catalog.defaults):
             session.print(f"{line}\n")
         return
     if not value.strip():
         raise ParameterError(f"{name} needs a value.", hint="\\set epsilon 0.5")
-    session.settings = changed(session.settings, name, value.strip())
+    if name.lower() in AMOUNTS:
+        session.connection.sql(f"SET {name} = {value}")
+    else:
+        session.settings = changed(session.settings, name, value.strip())
 
 
 def _format(session: Session, argument: str) -> None:

@@ -1,4 +1,4 @@
-r"""What `\set` changes: the privacy options of the next statements and how answers are shown."""
+r"""What `\set` changes: how answers are shown. Its epsilon and delta are the session's, as SET's."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from dp_sql.amounts import Amounts
 from dp_sql.cli.render import Format
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import ParameterError
-from dp_sql.privacy.amount import parse_delta, parse_epsilon, show
+from dp_sql.privacy.amount import show
 from dp_sql.schema.catalog import PrivacyDefaults
 
-_DEFAULT = "default"
+AMOUNTS = ("epsilon", "delta")  # which the connection keeps
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """epsilon, delta: decimal texts, None where the schema's default holds."""
+    """epsilon, delta: decimal texts of the command line, None for the session's."""
 
     epsilon: str | None = None
     delta: str | None = None
     format: Format = Format.TABLE
     intervals: bool = True
 
-    def lines(self, defaults: PrivacyDefaults) -> list[str]:
-        """Return each setting with its value. defaults: what holds where none is set."""
+    def lines(self, session: Amounts, defaults: PrivacyDefaults) -> list[str]:
+        """Return each setting with its value. defaults: what holds where the session has none."""
         return [
-            f"epsilon    {_or_default(self.epsilon, defaults.epsilon)}",
-            f"delta      {_or_default(self.delta, defaults.delta)}",
+            f"epsilon    {_or_default(session.epsilon, defaults.epsilon)}",
+            f"delta      {_or_default(session.delta, defaults.delta)}",
             f"format     {self.format.value}",
             f"intervals  {'on' if self.intervals else 'off'}",
         ]
@@ -54,20 +55,6 @@ def format_named(name: str) -> Format:
         ) from None
 
 
-def _epsilon(settings: Settings, value: str) -> Settings:
-    if value == _DEFAULT:
-        return replace(settings, epsilon=None)
-    parse_epsilon(value)
-    return replace(settings, epsilon=value)
-
-
-def _delta(settings: Settings, value: str) -> Settings:
-    if value == _DEFAULT:
-        return replace(settings, delta=None)
-    parse_delta(value)
-    return replace(settings, delta=value)
-
-
 def _format(settings: Settings, value: str) -> Settings:
     return replace(settings, format=format_named(value))
 
@@ -79,15 +66,13 @@ def _intervals(settings: Settings, value: str) -> Settings:
 
 
 _CHANGES: Mapping[str, Callable[[Settings, str], Settings]] = {
-    "epsilon": _epsilon,
-    "delta": _delta,
     "format": _format,
     "intervals": _intervals,
 }
-SETTING_NAMES = tuple(_CHANGES)
+SETTING_NAMES = (*AMOUNTS, *_CHANGES)
 
 
-def _or_default(value: str | None, default: Fraction | None) -> str:
+def _or_default(value: Fraction | None, default: Fraction | None) -> str:
     if value is not None:
-        return value
+        return show(value)
     return "not set" if default is None else f"{show(default)} (the schema's default)"

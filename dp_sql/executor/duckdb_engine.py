@@ -14,6 +14,7 @@ import duckdb
 
 from dp_sql.errors import EngineError, SchemaError
 from dp_sql.executor import lower_public, lower_relation, lower_rows, staging
+from dp_sql.executor.csv_file import read_header
 from dp_sql.executor.lower_expression import identifier, text_literal
 from dp_sql.executor.sources import Sources, locate
 from dp_sql.plan.facts import ExactTable
@@ -105,23 +106,13 @@ class DuckDBEngine:
     def _declare(self, connection: Any, name: str, spec: TableSpec) -> None:
         """Create the view (for CSV: the table) that a scan of a declared table reads."""
         file = self._sources.files.get(name)
-        csv = file is not None and file.suffix.lower() == ".csv"
-        if file is None:
-            source = f"source_.main.{identifier(spec.name)}"
-        elif csv:
-            source = f"read_csv({text_literal(str(file))}, all_varchar = true, header = true)"
+        csv = None
+        if file is not None and file.suffix.lower() == ".csv":
+            csv = read_header(file, spec)
+            source = csv.source
+            there = {key: (f"c{place}", "VARCHAR") for key, place in csv.places.items()}
         else:
-            source = f"read_parquet({text_literal(str(file))})"
-        try:
-            found = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
-        except duckdb.CatalogException:
-            raise SchemaError(
-                f"the database has no table {spec.name!r}.", hint="declare the tables that it has"
-            ) from None
-        except duckdb.Error:
-            what = spec.name if file is None else file.name
-            raise EngineError(f"{what!r} can't be read as {'CSV' if csv else 'a table'}.") from None
-        there = {str(row[0]).lower(): (str(row[0]), str(row[1])) for row in found}
+            source, there = self._columns(connection, file, spec)
         items = []
         for key, column in spec.columns.items():
             if key not in there:
@@ -134,12 +125,33 @@ class DuckDBEngine:
             items.append(
                 f"{text if same else f'TRY_CAST({text} AS {column.type})'} AS {identifier(key)}"
             )
-        kind = "TABLE" if csv else "VIEW"
+        kind = "VIEW" if csv is None else "TABLE"
         target = f"{lower_rows.DATA}.{identifier(name)}"
         try:
             connection.execute(f"CREATE {kind} {target} AS SELECT {', '.join(items)} FROM {source}")
         except duckdb.Error:
+            if csv is not None:
+                raise csv.malformed() from None
             raise EngineError(f"{spec.name!r} can't be read as it is declared.") from None
+
+    def _columns(
+        self, connection: Any, file: Path | None, spec: TableSpec
+    ) -> tuple[str, dict[str, tuple[str, str]]]:
+        """Return what stands in FROM for a table, and name and type of its columns by lower case."""
+        if file is None:
+            source = f"source_.main.{identifier(spec.name)}"
+        else:
+            source = f"read_parquet({text_literal(str(file))})"
+        try:
+            found = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+        except duckdb.CatalogException:
+            raise SchemaError(
+                f"the database has no table {spec.name!r}.", hint="declare the tables that it has"
+            ) from None
+        except duckdb.Error:
+            what = spec.name if file is None else file.name
+            raise EngineError(f"{what!r} can't be read as a table.") from None
+        return source, {str(row[0]).lower(): (str(row[0]), str(row[1])) for row in found}
 
     def _run(self, sql: str) -> list[tuple[object, ...]]:
         """Return the rows of a lowered statement; every failure is one and the same error."""

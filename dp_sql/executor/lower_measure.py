@@ -47,7 +47,8 @@ def grid(measure: Measure, argument: tuple[str, SqlType] | None) -> str:
     """Return the text of a row's integer, NULL where the row gives nothing to the measure.
 
     argument: the lowered argument and its type; None for a measure of whole rows.
-    The integer of a count is 1; of a sum the number of steps; of a moment vector lies in 0..cells.
+    The integer of a count is 1; of a sum the number of steps; of a moment vector lies in 0..cells,
+    or between the ends of its `rows`.
 
     Raises:
         InternalError: for an argument that isn't a number, or one missing.
@@ -60,7 +61,10 @@ def grid(measure: Measure, argument: tuple[str, SqlType] | None) -> str:
             line = _Affine(low, high, 1 / step, Fraction(0), measure.ends)
         case MomentMeasure(low=low, high=high, cells=cells):
             slope = Fraction(0) if low == high else cells / (high - low)
-            line = _Affine(low, high, slope, -low * slope, (0, cells))
+            first, last = measure.rows or (0, cells)
+            width = (high - low) / cells
+            ends = low + first * width, low + last * width
+            line = _Affine(*ends, slope, -low * slope, (first, last))
         case _:
             assert_never(measure)
     if argument is None:

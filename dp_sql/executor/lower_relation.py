@@ -269,15 +269,18 @@ def _sums(relation: Relation) -> SumPerUnit:
 
 def _bound(measure: Measure, value: str, count: str, most: int, bits: int) -> str:
     match measure:
-        case CountMeasure():
-            return f"CAST(least({value}, {most}) AS BIGINT)"
+        case CountMeasure(per_unit=ends):
+            if ends is None:
+                return f"CAST(least({value}, {most}) AS BIGINT)"
+            whole = f"greatest({_big(ends[0])}, least({_big(ends[1])}, {value}))"
+            return _narrow(whole, max(map(abs, ends)))
         case PresenceMeasure():
             return f"CASE WHEN {value} > 0 THEN 1 ELSE 0 END"
         case SumMeasure():
             low, high = measure.ends
-            low, high = most * min(low, 0), most * max(high, 0)
+            low, high = measure.per_unit or (most * min(low, 0), most * max(high, 0))
             whole = f"greatest({_big(low)}, least({_big(high)}, {value}))"
-            return _narrow(whole, max(-low, high))
+            return _narrow(whole, max(abs(low), abs(high)))
         case MomentMeasure():
             cut = f"{value} * {_big(most << bits)} // {count}"
             whole = value if bits == 0 else f"{value} * {_big(1 << bits)}"

@@ -62,8 +62,10 @@ def components(measure: Measure, names: tuple[str, ...]) -> tuple[str, ...]:
     Claim:   these are the sums of plan.relation's components, exactly.
     Why:     over n rows with a value a, s = sum a and q = sum a^2: sum (K - a) = K n - s,
              sum (K - a)^2 = K^2 n - 2 K s + q, sum 2a(K - a) = 2 (K s - q); and r - n rows of r
-             have no value. All are integers below 2^127 for fewer than 2^45 rows.
-    Assumes: nothing else.  Source: [Bernstein1912]
+             have no value. With `rows`, s is clamped to [0, K n] first. All are integers below
+             2^127 for fewer than 2^45 rows.
+    Assumes: with `rows`, the rows are those of one unit and group.
+    Source:  [Bernstein1912]
     """
     match measure:
         case CountMeasure() | PresenceMeasure():
@@ -72,6 +74,8 @@ def components(measure: Measure, names: tuple[str, ...]) -> tuple[str, ...]:
             return (f"{names[0]}.value",)
         case MomentMeasure(cells=cells, degree=degree, null_component=null_component):
             n, s = f"{names[0]}.count", f"{names[0]}.value"
+            if measure.rows is not None:
+                s = f"greatest({_big(0)}, least({n} * {_big(cells)}, {s}))"
             if degree == 1:
                 parts = [f"({n} * {_big(cells)} - {s})", s]
             else:
@@ -94,4 +98,7 @@ def _big(number: int) -> str:
 
 def holds(measure: Measure) -> bool:
     """Return whether every intermediate result of `components` fits a HUGEINT."""
-    return not isinstance(measure, MomentMeasure) or 4 * measure.total * _ROWS <= _HUGE
+    if not isinstance(measure, MomentMeasure):
+        return True
+    places = max(map(abs, measure.rows or (0, 0)))
+    return 4 * max(measure.total, places) * _ROWS <= _HUGE

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from dp_sql.dataclass import dataclass
+from dp_sql.parser.dialect import BOUNDS
 from dp_sql.plan.release import AggregateKind
 
 _KINDS: Mapping[type[exp.Expr], AggregateKind] = {
@@ -33,7 +34,10 @@ _ANONYMOUS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An aggregate of the text. argument: None for COUNT(*); condition: of FILTER or COUNT_IF."""
+    """An aggregate of the text. argument: None for COUNT(*); condition: of FILTER or COUNT_IF.
+
+    bounds: its named contribution bounds, as the dialect gives them.
+    """
 
     node: exp.Expr
     kind: AggregateKind | None  # None: an aggregate that a release can't hold
@@ -42,6 +46,7 @@ class Call:
     distinct: bool
     condition: exp.Expr | None
     extra: bool  # the node holds more than is read here
+    bounds: list[exp.Expr]
 
 
 def aggregate_name(node: exp.Expr) -> str | None:
@@ -81,6 +86,7 @@ def read(node: exp.Expr) -> Call | None:
     if isinstance(node, exp.Filter):
         where = node.expression
         inner, condition = node.this, where.this if isinstance(where, exp.Where) else where
+    bounds: list[exp.Expr] = inner.args.get(BOUNDS) or []
     if isinstance(inner, exp.CountIf) or (
         isinstance(inner, exp.Anonymous) and inner.name.lower() == "count_if"
     ):
@@ -94,6 +100,7 @@ def read(node: exp.Expr) -> Call | None:
             distinct=False,
             condition=both,
             extra=False,
+            bounds=bounds,
         )
     name = aggregate_name(inner)
     if name is None:
@@ -109,10 +116,13 @@ def read(node: exp.Expr) -> Call | None:
     extra = extra or any(
         value not in (None, False, [])
         for key, value in inner.args.items()
-        if key not in ("this", "big_int")
+        if key not in ("this", "big_int", BOUNDS)
     )
     if isinstance(inner, exp.Count):
         star = argument is None or isinstance(argument, exp.Star)
-        kind = AggregateKind.COUNT_STAR if star else AggregateKind.COUNT
-        return Call(node, kind, name, None if star else argument, distinct, condition, extra)
-    return Call(node, _KINDS.get(type(inner)), name, argument, distinct, condition, extra)
+        counted = AggregateKind.COUNT_STAR if star else AggregateKind.COUNT
+        return Call(
+            node, counted, name, None if star else argument, distinct, condition, extra, bounds
+        )
+    kind = _KINDS.get(type(inner))
+    return Call(node, kind, name, argument, distinct, condition, extra, bounds)

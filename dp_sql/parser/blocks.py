@@ -10,6 +10,7 @@ from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.from_clause import FromClause, Item
 from dp_sql.parser.group_keys import Names, names_of
 from dp_sql.parser.names import deny_open, is_plain_table
+from dp_sql.parser.options import entered
 from dp_sql.parser.private_block import PrivateBlock
 from dp_sql.parser.release_block import RELEASED, ReleaseBlock
 from dp_sql.parser.render import render
@@ -33,7 +34,7 @@ from dp_sql.schema.typename import parse_type
 
 _SELECT_PARTS = {
     "expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit",
-    "offset", "distinct", "with_", "windows",
+    "offset", "distinct", "with_", "windows", "hint",
 }  # fmt: skip
 
 
@@ -57,7 +58,8 @@ class Blocks:
                         raise self._statement.unsupported("this subquery isn't answered.", node)
                 return self.query(node.this, env, top=top, rows=rows)
             case exp.Select():
-                return self._select(node, env, top=top, rows=rows)
+                with entered(self._statement, node, env) as inner:
+                    return self._select(node, inner, top=top, rows=rows)
             case exp.SetOperation():
                 return self._set_operation(node, env)
             case _:
@@ -146,6 +148,10 @@ class Blocks:
         self, node: exp.Select, env: Environment
     ) -> tuple[Rows, Scope, tuple[Expression, ...]]:
         """Return the rows of a block's FROM and WHERE, and the conditions that reach outside."""
+        if node.args.get("hint") is not None:
+            raise self._statement.unsupported(
+                "a subquery that belongs to one row has no privacy options.", node.args["hint"]
+            )
         clause = FromClause(self._statement, self, env)
         steps, scope = clause.steps(clause.items(node))
         block = PrivateBlock(self._statement, self, env, node, (steps, scope))
@@ -236,7 +242,7 @@ class Blocks:
         args = {
             key: self._open_value(value, env)
             for key, value in node.args.items()
-            if key not in ("with_", "from_", "joins")
+            if key not in ("with_", "from_", "joins", "hint")
         }
         if items:
             args["from_"] = exp.From(this=items[0].tree)
@@ -304,8 +310,11 @@ class Blocks:
 
 
 def _is_plain(node: exp.Select) -> bool:
-    """Return whether a block only picks rows: no groups, windows, order or limits."""
-    if any(node.args.get(k) for k in ("group", "having", "qualify", "limit", "offset", "distinct")):
+    """Return whether a block only picks rows, or their distinct values: no groups, windows, limits."""
+    if any(node.args.get(k) for k in ("group", "having", "qualify", "limit", "offset")):
+        return False
+    distinct = node.args.get("distinct")
+    if distinct is not None and distinct.args.get("on") is not None:
         return False
     return not any(has_aggregate(i) or i.find(exp.Window) for i in node.expressions)
 

@@ -13,6 +13,7 @@ from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.joins import Step, Way, split
 from dp_sql.parser.links import scan_of
 from dp_sql.parser.names import deny_open, is_plain_table
+from dp_sql.parser.release_block import RELEASED
 from dp_sql.parser.renumber import renumbered
 from dp_sql.parser.scope import (
     Environment,
@@ -172,6 +173,10 @@ class FromClause:
                 item.node,
                 hint="write the aggregate as a value: (SELECT AVG(x) FROM … WHERE …)",
             )
+        if isinstance(item.node, exp.Subquery) and not _reads_releases(item.tree):
+            picked = self._blocks.query(item.node, self._env.inside(None), rows=True)
+            if isinstance(picked, PrivateRows):  # of public tables: its keys keep their values
+                return self._blocks.rename(picked, names, item.node)
         rows = self._blocks.stage(_as_query(item.tree), item.node, self._env)
         return self._blocks.rename(rows, names, item.node)
 
@@ -268,3 +273,7 @@ def _as_query(tree: exp.Expr) -> exp.Expr:
 def _alias_columns(node: exp.Expr) -> list[exp.Identifier]:
     alias = node.args.get("alias")
     return list(alias.args.get("columns") or []) if isinstance(alias, exp.TableAlias) else []
+
+
+def _reads_releases(tree: exp.Expr) -> bool:
+    return any(table.db == RELEASED for table in tree.find_all(exp.Table))

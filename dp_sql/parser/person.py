@@ -157,6 +157,12 @@ class PersonGroups:
         )
 
     def _aggregate(self, call: aggregates.Call) -> Column:
+        if call.bounds:
+            raise self._statement.unsupported(
+                "contribution bounds belong to an aggregate over many units, not over one's own rows.",
+                call.bounds[0],
+                hint="CLAMP(x, low, high)",
+            )
         kind, argument, fraction = self._read(call)
         bound = None if argument is None else self._inner.bind(argument)
         by = self._by(call) if kind in _PLACES.values() else None

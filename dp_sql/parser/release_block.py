@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dp_sql.errors import QueryError
-from dp_sql.parser import aggregates
+from dp_sql.parser import aggregates, contribution, options
+from dp_sql.parser.dialect import unnamed
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.group_keys import key_nodes
 from dp_sql.parser.links import belongs_to_one
@@ -94,6 +95,7 @@ class ReleaseBlock:
 
     def _begin(self) -> None:
         """Take a place among the releases, kept while subqueries add theirs."""
+        options.check_owner(self._scope, frozenset(self._owners), self._env)
         self._position = len(self._statement.releases)
         self._name = f"r{self._position}"
         self._statement.releases.append(Release(self._name, self._source, (), (), ()))
@@ -106,6 +108,7 @@ class ReleaseBlock:
             tuple(self._keys),
             tuple(self._aggregates),
             tuple(sorted(_protected_tables(self._source))),
+            self._env.options,
         )
 
     def _bind_keys(self, node: exp.Select, *, top: bool) -> None:
@@ -172,7 +175,7 @@ class ReleaseBlock:
             raise self._statement.wrong("* can't stand beside aggregates.", item)
         if isinstance(item, exp.Alias):
             return exp.Alias(this=self._open(item.this), alias=item.args["alias"].copy())
-        name = item.name if isinstance(item, exp.Column) else item.sql(dialect="duckdb")
+        name = item.name if isinstance(item, exp.Column) else unnamed(item)
         return exp.Alias(this=self._open(item), alias=exp.to_identifier(name, quoted=True))
 
     def _open(self, node: exp.Expr) -> exp.Expr:
@@ -283,13 +286,14 @@ class ReleaseBlock:
             raise self._statement.not_private(
                 "the owner's column can be counted, not computed with.", call.argument
             )
+        argument, bounds = contribution.bounded(self._statement, call, kind, argument, self._binder)
         if call.condition is not None:
             condition = self._binder.bind_condition(call.condition)
             value = Literal(1, sqltype.INTEGER) if argument is None else argument
             argument = functions.case(((condition, value),), Literal(None, sqltype.NULL))
             kind = AggregateKind.COUNT if kind is AggregateKind.COUNT_STAR else kind
         for known in self._aggregates:
-            if known.kind is kind and known.argument == argument:
+            if (known.kind, known.argument, known.bounds) == (kind, argument, bounds):
                 return known.name
         whole = kind in _COUNTS or (
             kind is AggregateKind.SUM
@@ -300,7 +304,7 @@ class ReleaseBlock:
         name = f"a{len(self._aggregates)}"
         found = position_of(self._statement.text, call.node)
         place = None if found is None else (self._statement.text, found)
-        self._aggregates.append(Aggregate(name, kind, argument, result, place))
+        self._aggregates.append(Aggregate(name, kind, argument, result, place, bounds))
         return name
 
     def _counted(self) -> str:

@@ -7,7 +7,8 @@ import re
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dp_sql.errors import QueryError
+from dp_sql.errors import QueryError, UnsupportedSQLError
+from dp_sql.parser.dialect import BOUNDS
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORDS = re.compile(r"[A-Za-z0-9_ ]*")
@@ -24,6 +25,11 @@ def render(tree: exp.Expr) -> str:
              whether the text is one query.)
     """
     for node in tree.walk():
+        if BOUNDS in node.args:
+            raise UnsupportedSQLError(
+                "contribution bounds belong to an aggregate of protected rows.",
+                hint="the aggregate without them",
+            )
         if isinstance(node, exp.Identifier):
             if not is_word(node.name):
                 node.set("quoted", True)  # noqa: FBT003  a property of the node

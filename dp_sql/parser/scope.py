@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from dp_sql.errors import NotPrivateError, QueryError, UnsupportedSQLError
+from dp_sql.errors import NotPrivateError, ParameterError, QueryError, UnsupportedSQLError
 from dp_sql.parser.text import nearest, position_of
 from dp_sql.plan.expression import Column, Expression
-from dp_sql.plan.release import Release, Stage
+from dp_sql.plan.release import UNSAID, Options, Release, Stage
 from dp_sql.plan.rows import Rows
 from dp_sql.schema.catalog import Catalog, ascii_lower
 from dp_sql.schema.sqltype import SqlType
@@ -70,6 +70,8 @@ class Statement:
     releases: list[Release] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     public_tables: set[str] = field(default_factory=set)
+    notes: dict[str, None] = field(default_factory=dict)  # in order, each once
+    clauses: int = 0  # privacy clauses that were read
     _numbers: int = 0
 
     def column(self, name: str, kind: SqlType, *, nullable: bool = True) -> Column:
@@ -97,21 +99,36 @@ class Statement:
         """Return the error for SQL that has no meaning."""
         return QueryError(message, hint=hint, text=self.text, position=position_of(self.text, node))
 
+    def out_of_range(
+        self, message: str, node: exp.Expr | None, *, hint: str | None = None
+    ) -> ParameterError:
+        """Return the error for a privacy option whose value can't be used."""
+        return ParameterError(
+            message, hint=hint, text=self.text, position=position_of(self.text, node)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a block can name from outside: CTEs by lower-cased name, and the block around it."""
+    """What a block inherits from those around it.
+
+    ctes: the CTEs that it can name, by lower-cased name. outer: the block around it, whose columns
+    it can name. options: what the privacy clauses around it say. unit_columns: the columns that they
+    call the privacy unit's.
+    """
 
     ctes: Mapping[str, Bound | OpenName]
     outer: Scope | None = None
+    options: Options = UNSAID
+    unit_columns: tuple[exp.Column, ...] = ()
 
     def with_cte(self, name: str, bound: Bound | OpenName) -> Environment:
         """Return the environment in which `name` is that CTE, whatever it was before."""
-        return Environment({**self.ctes, ascii_lower(name): bound}, self.outer)
+        return replace(self, ctes={**self.ctes, ascii_lower(name): bound})
 
     def inside(self, outer: Scope | None) -> Environment:
         """Return the environment of a subquery that may name the columns of `outer`."""
-        return Environment(self.ctes, outer)
+        return replace(self, outer=outer)
 
     def open_names(self) -> list[OpenName]:
         """Return the open CTEs, in the order of their definition."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from dp_sql.parser.dialect import unnamed
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.scope import Named, Scope
 from dp_sql.plan.expression import Expression, Ref
@@ -27,7 +28,7 @@ def listed(item: exp.Expr, scope: Scope, binder: Expressions) -> list[tuple[str,
     if isinstance(item, exp.Alias):
         return [(item.alias, binder.bind(item.this))]
     bound = binder.bind(item)
-    name = item.name if isinstance(item, exp.Column) else item.sql(dialect="duckdb")
+    name = item.name if isinstance(item, exp.Column) else unnamed(item)
     return [(name, bound)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dp_sql.parser.blocks import Blocks
+from dp_sql.parser.options import check_places
 from dp_sql.parser.release_block import RELEASED
 from dp_sql.parser.render import is_word, render
 from dp_sql.parser.scope import Describe, Environment, OpenBlock, Statement
@@ -21,23 +22,25 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
     Raises QueryError (UnsupportedSQLError, NotPrivateError) for text that can't be answered. Names
     are resolved against `catalog` alone; no data are read.
     """
-    tree = parse_text(text)
+    parsed = parse_text(text)
+    tree = parsed.tree
     named = isinstance(tree, exp.Select) and all(isinstance(i, exp.Alias) for i in tree.expressions)
     statement = Statement(text, catalog, describe)
-    bound = Blocks(statement).query(tree, Environment({}), top=True)
+    check_places(statement, parsed.tree)
+    bound = Blocks(statement).query(parsed.tree, Environment({}), top=True)
     if not isinstance(bound, OpenBlock):
         raise statement.not_private(
             f"the rows of a protected table can't be returned{bound.personal and ': '}{bound.personal}.",
-            tree,
+            parsed.tree,
             hint="aggregate them: SELECT COUNT(*) FROM …",
         )
     rendered, items = _aligned(bound.tree, len(statement.releases))
-    original = None if named else text
     public = tuple(sorted(statement.public_tables))
     return Query(
         tuple(statement.releases),
-        Residual(render(rendered), original, public, items),
+        Residual(render(rendered), text, parsed.plain, public, items, named),
         tuple(statement.stages),
+        tuple(statement.notes),
     )
 
 

@@ -10,11 +10,18 @@ from collections.abc import Iterable
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.parser import Parser
-from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from dp_sql.dataclass import dataclass
 from dp_sql.errors import Position, QueryError, UnsupportedSQLError
+from dp_sql.parser.dialect import (
+    AnalystParser,
+    GoogleParser,
+    Reading,
+    Unanswered,
+    is_google,
+    without,
+)
 
 MAX_LENGTH = 100_000  # characters
 MAX_DEPTH = 40  # nested parentheses, brackets and CASEs: the parser recurses
@@ -50,35 +57,12 @@ _STATEMENTS = {
 }
 
 
-def _in(parser: Parser, this: exp.Expr | None) -> exp.Expr:
-    bracket = parser._curr is not None and parser._curr.token_type == TokenType.L_BRACKET  # noqa: SLF001  (a subclass's method in all but form)
-    found = parser._parse_in(this)  # noqa: SLF001  (likewise)
-    if not bracket or not found.expressions:
-        return found
-    return exp.ArrayContains(this=exp.Array(expressions=found.expressions), expression=this)
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A query's tree, and its text with blanks for what DuckDB can't read, character by character."""
 
-
-class Reading(DuckDB):
-    """DuckDB's dialect, where the parser library would give a text another meaning.
-
-    A JSON path stays as it is written: 'a.b', the name of one key, isn't '$.a.b'. `x IN [1, NULL]`
-    is false for 2, where `x IN (1, NULL)` is NULL. A third argument of JARO_WINKLER_SIMILARITY is a
-    number that likeness has to reach.
-    """
-
-    class Parser(DuckDBParser):
-        """The parser of the dialect."""
-
-        FUNCTIONS = {  # noqa: RUF012  (as the parser library declares it)
-            name: build
-            for name, build in DuckDBParser.FUNCTIONS.items()
-            if name != "JARO_WINKLER_SIMILARITY"
-        }
-        RANGE_PARSERS = {**DuckDBParser.RANGE_PARSERS, TokenType.IN: _in}  # noqa: RUF012
-
-    def to_json_path(self, path: exp.Expr | None) -> exp.Expr | None:
-        """Return the path unread."""
-        return path
+    tree: exp.Query
+    plain: str
 
 
 def starts_with(text: str, word: str) -> str | None:
@@ -88,8 +72,8 @@ def starts_with(text: str, word: str) -> str | None:
     return rest if head.upper() == word and rest[:1].isspace() else None
 
 
-def parse_text(text: str) -> exp.Query:
-    """Return the tree of the one query in `text`.
+def parse_text(text: str) -> Parsed:
+    """Return the one query in `text`.
 
     Raises QueryError for text that is empty, too long, nested too deeply, no SQL or several
     statements, and UnsupportedSQLError for a statement that is not a query.
@@ -102,12 +86,17 @@ def parse_text(text: str) -> exp.Query:
         raise QueryError("the statement holds half a character (a lone surrogate).")
     dialect = (
         Reading()
-    )  # one for each text: its readers keep their place, and threads must not share it
+    )  # one for each text: its readers keep their place, and threads can't share it
     tokens = _tokens(text, dialect)
+    parser = GoogleParser(dialect) if is_google(tokens) else AnalystParser(dialect)
     try:
-        trees = [tree for tree in dialect.parser().parse(tokens, text) if tree is not None]
+        trees = [tree for tree in parser.parse(tokens, text) if tree is not None]
     except ParseError as error:
         raise _syntax(text, error) from None
+    except Unanswered as found:
+        raise UnsupportedSQLError(
+            found.message, hint=found.hint, text=text, position=position_of(text, found.node)
+        ) from None
     except RecursionError:
         raise _too_deep() from None
     except (ValueError, TypeError, AttributeError, IndexError, KeyError):  # bugs of the parser
@@ -129,7 +118,7 @@ def parse_text(text: str) -> exp.Query:
         raise UnsupportedSQLError(
             f"{word} can't be answered: {reason}.", hint="a SELECT with aggregates"
         )
-    return tree
+    return Parsed(tree, without(text, parser.spans, tokens))
 
 
 def _tokens(text: str, dialect: DuckDB) -> list[Token]:
@@ -164,7 +153,7 @@ def _tokens(text: str, dialect: DuckDB) -> list[Token]:
                 else "this form of text isn't answered.",
                 hint="texts in '…', names in \"…\"",
                 text=text,
-                position=_at(text, token.start, token.end - token.start + 1),
+                position=place_of(text, token),
             )
         depth += int(kind in _OPENING) - int(kind in _CLOSING)
         chain = chain + 1 if kind in _CHAIN else 0
@@ -200,6 +189,11 @@ def _syntax(text: str, error: ParseError) -> QueryError:
 def _at(text: str, start: int, length: int) -> Position:
     before = text[:start]
     return Position(before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1, length)
+
+
+def place_of(text: str, token: Token) -> Position:
+    """Return where a word stands in `text`."""
+    return _at(text, token.start, token.end - token.start + 1)
 
 
 def position_of(text: str, node: exp.Expr | None) -> Position | None:

@@ -160,17 +160,24 @@ def measure_text(measure: Measure) -> str:
     """Return what a measure makes of a row."""
     argument = "*" if measure.argument is None else expression_text(measure.argument)
     match measure:
-        case CountMeasure():
-            return f"count of {argument}"
+        case CountMeasure(per_unit=ends):
+            return f"count of {argument}" + _per_unit(ends, 1)
         case PresenceMeasure():
             return f"units with {argument}"
-        case SumMeasure(low=low, high=high, step=step):
-            return f"sum of {argument} in [{float(low):g}, {float(high):g}], step {float(step):g}"
+        case SumMeasure(low=low, high=high, step=step, per_unit=ends):
+            text = f"sum of {argument} in [{float(low):g}, {float(high):g}], step {float(step):g}"
+            return text + _per_unit(ends, float(step))
         case MomentMeasure(low=low, high=high, cells=cells, degree=degree, null_component=null):
             also = ", NULL apart" if null else ""
+            also += ", of a unit's average" if measure.rows is not None else ""
             return (
                 f"moments to degree {degree} of {argument} in [{float(low):g}, {float(high):g}], "
                 f"{cells} steps{also}"
             )
         case _:
             assert_never(measure)
+
+
+def _per_unit(ends: tuple[int, int] | None, step: float) -> str:
+    """Return what is said of ends that bound a unit in a group, in numbers of steps."""
+    return "" if ends is None else f", of a unit in [{ends[0] * step:g}, {ends[1] * step:g}]"

@@ -27,9 +27,13 @@ from dp_sql.plan.rows import (
 
 @dataclass(frozen=True, slots=True)
 class CountMeasure:
-    """1 for every row (argument None) or every row whose argument is not NULL, else 0."""
+    """1 for every row (argument None) or every row whose argument is not NULL, else 0.
+
+    per_unit: the ends of a unit's count in a group, in place of 0 and max_rows; user level only.
+    """
 
     argument: Expression | None
+    per_unit: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +41,15 @@ class SumMeasure:
     """The argument, clamped to [low, high] and rounded once to a multiple of `step`: that multiple.
 
     NULL and NaN give 0. The integers lie in [round(low/step), round(high/step)].
+    per_unit: the ends of a unit's sum in a group, in steps, in place of max_rows times the row's
+    range; user level only.
     """
 
     argument: Expression
     low: Fraction
     high: Fraction
     step: Fraction
+    per_unit: tuple[int, int] | None = None
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -58,9 +65,15 @@ class MomentMeasure:
     gives ((cells-a)^2, 2a(cells-a), a^2). A row whose argument is NULL or NaN gives zeros, and
     cells^degree in one more component when `null_component`.
 
-    Claim:   the components are non-negative integers that add up to cells^degree, or to 0.
-    Why:     they are the terms of (cells - a + a)^degree, all in integers.
-    Assumes: 0 <= a <= cells, which the lowered CASE enforces.
+    rows: where a unit's average in a group is clamped to [low, high] and not each row: the places
+    from which and to which a row's is clamped, at most 0 and at least cells; degree 1 and user level
+    only. Of n rows with a value the places, summed, are clamped to [0, n * cells].
+
+    Claim:   the components are non-negative integers that add up to cells^degree for each row with a
+             value, and to 0 or cells^degree for the others.
+    Why:     they are the terms of (cells - a + a)^degree, all in integers; with `rows`, those of
+             n * cells - s + s for the n rows of a unit.
+    Assumes: 0 <= a <= cells, or 0 <= s <= n * cells, which the lowered SQL enforces.
     Source:  [Bernstein1912]
     """
 
@@ -70,6 +83,7 @@ class MomentMeasure:
     cells: int
     degree: int
     null_component: bool
+    rows: tuple[int, int] | None = None
 
     @property
     def size(self) -> int:

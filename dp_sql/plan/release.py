@@ -39,12 +39,53 @@ class Key:
     expression: Expression
 
 
+class KeyChoice(StrEnum):
+    """How a statement wants the keys of a release to be found; without it, public where they can be."""
+
+    PRIVATE = (
+        "LAPLACE_THRESHOLD"  # every key by a noisy number of units, also one with public values
+    )
+    PUBLIC = "PUBLIC_GROUPS"  # every key from public values
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """An amount that the releases under one privacy clause share evenly.
+
+    clause: its number in the statement. place: where the amount stands, for messages.
+    """
+
+    amount: Fraction
+    clause: int
+    place: tuple[str, Position] | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a statement's privacy clauses say of one release; None where they leave it to others.
+
+    max_groups, min_units: in place of the schema's `max_groups` and `min_units_per_group`.
+    """
+
+    epsilon: Share | None = None
+    delta: Share | None = None
+    max_groups: int | None = None
+    min_units: int | None = None
+    keys: KeyChoice | None = None
+
+
+UNSAID = Options()
+"""The options of a release that no clause speaks of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """One aggregate; a FILTER has become a CASE in the argument. `name`: its released column.
 
     argument: None for COUNT(*) and for COUNT(DISTINCT owner) without a FILTER. For the latter with
     one, an expression that is not NULL on the rows that count.
+    bounds: the ends, low below high, of what one unit's rows of a group may give: their count, sum
+    or average. None where the schema's limits alone hold. Only at user level.
     type: BIGINT for counts and for sums of integers, DOUBLE for the others.
     place: the statement and where the aggregate stands in it, for messages.
     """
@@ -54,6 +95,7 @@ class Aggregate:
     argument: Expression | None
     type: SqlType
     place: tuple[str, Position] | None = field(default=None, compare=False)
+    bounds: tuple[Fraction, Fraction] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +107,28 @@ class Release:
     keys: tuple[Key, ...]
     aggregates: tuple[Aggregate, ...]
     tables: tuple[str, ...]  # the protected tables that it reads, lower-cased, sorted
+    options: Options = UNSAID
 
 
 @dataclass(frozen=True, slots=True)
 class Residual:
     """The analyst's SQL above the releases, as opaque text for a DuckDB that holds no rows of anyone.
 
-    sql reads released tables as `released.<name>` and public tables as `public.<name>`. original:
-    the statement as sent, which gives the answer its column names; None where it names each column
-    itself, as `sql` then does.
+    sql reads released tables as `released.<name>` and public tables as `public.<name>`.
+    original: the statement as sent, for messages. plain: the same, character by character, with
+    blanks for what DuckDB can't read; it gives the answer its column names, unless it is `named`:
+    it names each column itself, as `sql` then does.
     row_items: where every row of the answer is one group of one release, the text of each column
     over that release's table, None for a column that reads other rows too; `sql` then has one more
     column, last, the group's number. Empty for every other statement.
     """
 
     sql: str
-    original: str | None
+    original: str
+    plain: str
     public_tables: tuple[str, ...]  # lower-cased names in the catalog
     row_items: tuple[str | None, ...] = ()
+    named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +159,13 @@ class Query:
     """A whole statement: the releases it needs and what is computed from them.
 
     stages: what releases read of the results of others.
+    notes: sentences about options that are answered in another way than they are written.
     """
 
     releases: tuple[Release, ...]
     residual: Residual
     stages: tuple[Stage, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from dp_sql.plan.expression import (
 )
 from dp_sql.plan.functions import FUNCTIONS
 from dp_sql.plan.public import Image, PublicFacts, PublicRows, ValueList
-from dp_sql.plan.release import KeySpace, Release
+from dp_sql.plan.release import KeyChoice, KeySpace, Release
 from dp_sql.plan.rows import Rows
 from dp_sql.planner.lineage import (
     always_true,
@@ -62,8 +62,18 @@ def plan_keys(release: Release, catalog: Catalog, public: PublicFacts, limit: in
     Assumes: tables declared public are public.
     Source:  [Wilson2020]
 
-    Raises UnsupportedSQLError where public keys have more than a million combinations.
+    A statement may ask for all keys to be private, also those with public values, or for none.
+    Raises UnsupportedSQLError where public keys have more than a million combinations, and for a
+    private key where the statement wants public ones, or a least number of units without keys.
     """
+    wanted = release.options.keys
+    if release.options.min_units is not None and not release.keys:
+        raise UnsupportedSQLError(
+            "min_privacy_units_per_group needs a GROUP BY: without one there is a single row, always.",
+            hint="leave it out",
+        )
+    if wanted is KeyChoice.PRIVATE or release.options.min_units is not None:
+        return KeyPlan((), tuple(range(len(release.keys))))
     domains = column_domains(release.source, catalog, limit)
     expanded = [expand(release.source, key.expression) for key in release.keys]
     ranged = list(expanded)  # each over columns that have an end
@@ -109,6 +119,13 @@ def plan_keys(release: Release, catalog: Catalog, public: PublicFacts, limit: in
             f"the keys {names} have {cells:,} combinations, and each would be shown; at most "
             f"{MOST_CELLS:,} can be.",
             hint="group by fewer keys, or by coarser ones such as year(day)",
+        )
+    if wanted is KeyChoice.PUBLIC and private:
+        names = ", ".join(_label(expanded[p]) for p in sorted(private))
+        raise UnsupportedSQLError(
+            f"PUBLIC_GROUPS needs keys whose values are public, and those of {names} aren't.",
+            hint="declare its values or bounds in the schema, join a public table and group by its "
+            "column, or group_selection_strategy = LAPLACE_THRESHOLD",
         )
     return KeyPlan(tuple(sorted(spaces, key=lambda s: s.positions)), tuple(sorted(private)))
 

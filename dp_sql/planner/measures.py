@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 from dp_sql.dataclass import dataclass
@@ -43,6 +45,7 @@ _MOST_SCALED = 2**80  # cells^degree * max_rows: times 2^45 rows it still fits a
 _COUNTS = (AggregateKind.COUNT, AggregateKind.COUNT_OWNERS)
 _NOISE_CELLS = 2**10  # so many grid steps lie in one noise scale at least
 _LARGEST = Fraction(10**150)  # bounds of an argument: its square fits a DOUBLE
+_FARTHEST = 2**60  # of a row's place from the start of its unit's bounds, in cells
 _MOST_STEPS = 2**40  # a noise scale has at most so many steps of a sum's grid
 
 
@@ -88,28 +91,29 @@ def plan_measures(
     selection) share the epsilon.
     Raises NotPrivateError for an argument that nothing bounds.
     """
-    arguments = dict.fromkeys(
-        a.argument for a in aggregates if a.argument is not None and a.kind not in _COUNTS
-    )
-    stars = any(a.kind is AggregateKind.COUNT_STAR for a in aggregates)
-    degrees: dict[Expression, int] = {}  # 0: a plain sum
-    for argument in arguments:
-        kinds = {a.kind for a in aggregates if a.argument == argument}
+    asked = dict.fromkeys(_asked(a) for a in aggregates if _is_graded(a))
+    stars = any(a.kind is AggregateKind.COUNT_STAR and a.bounds is None for a in aggregates)
+    degrees: dict[_Asked, int] = {}  # 0: a plain sum
+    for one in asked:
+        kinds = {a.kind for a in aggregates if _asked(a) == one}
         if kinds & set(_VARIANCES):
-            degrees[argument] = 2
+            degrees[one] = 2
         elif AggregateKind.AVG in kinds or AggregateKind.COUNT in kinds:
-            degrees[argument] = 1
+            degrees[one] = 1
         else:
-            degrees[argument] = 0
-    if stars and degrees and not any(degrees.values()):
-        degrees[next(iter(degrees))] = 1  # a sum beside COUNT(*) shares its vector: no split
-    host = next((a for a, degree in degrees.items() if degree), None) if stars else None
-    counts = [
-        a.argument
-        for a in aggregates
-        if a.kind is AggregateKind.COUNT and not degrees.get(_argument(a), 0)
-    ]
-    plain: list[Measure] = [CountMeasure(c) for c in dict.fromkeys(counts)]
+            degrees[one] = 0
+    free = [one for one in degrees if one.bounds is None]
+    if stars and free and not any(degrees.values()):
+        degrees[free[0]] = 1  # a sum beside COUNT(*) shares its vector: no split
+    host = next((one for one, degree in degrees.items() if degree), None) if stars else None
+    plain: list[Measure] = list(
+        dict.fromkeys(
+            CountMeasure(a.argument, _whole(a.bounds))
+            for a in aggregates
+            if (a.kind is AggregateKind.COUNT and not _shares(a, degrees))
+            or (a.kind is AggregateKind.COUNT_STAR and a.bounds is not None)
+        )
+    )
     if stars and host is None:
         plain.append(CountMeasure(None))
     plain += dict.fromkeys(
@@ -117,28 +121,63 @@ def plan_measures(
     )
     rows = noise.rows(max(1, len(degrees) + len(plain) + more))
     room = max(1, int(_MOST_NOISE / rows))
-    graded: dict[Expression, Measure] = {}
-    for argument, degree in degrees.items():
-        asking = next(a for a in aggregates if a.argument == argument and a.kind not in _COUNTS)
-        found = bounded(asking, argument, domain(argument))
-        if degree == 0:
-            graded[argument] = _sum(argument, found, rows)
+    graded: dict[_Asked, Measure] = {}
+    for one, degree in degrees.items():
+        asking = next(a for a in aggregates if _is_graded(a) and _asked(a) == one)
+        found = bounded(asking, one.argument, _widened(domain(one.argument), one))
+        if one.bounds is not None and degree == 0:
+            graded[one] = _sum_of_unit(one.argument, one.bounds, found, rows / noise.max_rows)
+        elif degree == 0:
+            graded[one] = _sum(one.argument, found, rows)
         else:
-            null = argument == host and not _in(argument, never_null)
+            null = one == host and not _in(one.argument, never_null)
             most = _MOST_CELLS[degree]
             while most > 1 and (
                 most**degree * noise.max_rows > _MOST_SCALED or most**degree > room
             ):
                 most //= 2
-            graded[argument] = _moments(argument, found, degree, rows, most, null_component=null)
+            graded[one] = (
+                _moments(one.argument, found, degree, rows, most, null_component=null)
+                if one.bounds is None
+                else _mean_of_unit(one.argument, one.bounds, found, rows, most, null_component=null)
+            )
     measures = (*graded.values(), *plain)
     where = {measure: index for index, measure in enumerate(measures)}
     readouts = tuple(_readout(a, graded, host, where) for a in aggregates)
     return Wanted(measures, readouts, room)
 
 
-def _argument(aggregate: Aggregate) -> Expression:
-    return aggregate.argument if aggregate.argument is not None else Literal(None, aggregate.type)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What sums are asked of: an argument, and what bounds a unit's rows of a group, if anything.
+
+    kind: with bounds, the aggregate that they are of, since each bounds something else.
+    """
+
+    argument: Expression
+    bounds: tuple[Fraction, Fraction] | None = None
+    kind: AggregateKind | None = None
+
+
+def _asked(aggregate: Aggregate) -> _Asked:
+    found = aggregate.argument
+    argument = Literal(None, aggregate.type) if found is None else found
+    if aggregate.bounds is None:
+        return _Asked(argument)
+    return _Asked(argument, aggregate.bounds, aggregate.kind)
+
+
+def _is_graded(aggregate: Aggregate) -> bool:
+    return aggregate.argument is not None and aggregate.kind not in _COUNTS
+
+
+def _shares(aggregate: Aggregate, degrees: dict[_Asked, int]) -> bool:
+    """Return whether a COUNT(x) is read from the moments of x."""
+    return bool(degrees.get(_asked(aggregate), 0))
+
+
+def _whole(bounds: tuple[Fraction, Fraction] | None) -> tuple[int, int] | None:
+    return None if bounds is None else (int(bounds[0]), int(bounds[1]))
 
 
 def _in(argument: Expression, columns: frozenset[int]) -> bool:
@@ -147,30 +186,31 @@ def _in(argument: Expression, columns: frozenset[int]) -> bool:
 
 def _readout(
     aggregate: Aggregate,
-    graded: dict[Expression, Measure],
-    host: Expression | None,
+    graded: dict[_Asked, Measure],
+    host: _Asked | None,
     where: dict[Measure, int],
 ) -> Readout:
     argument = aggregate.argument
     match aggregate.kind:
         case AggregateKind.COUNT_STAR:
-            if host is not None:
+            if host is not None and aggregate.bounds is None:
                 return CountReadout(where[graded[host]], with_null=True)
-            return CountReadout(where[CountMeasure(None)], with_null=True)
+            return CountReadout(where[CountMeasure(None, _whole(aggregate.bounds))], with_null=True)
         case AggregateKind.COUNT:
-            measure = graded.get(_argument(aggregate))
+            measure = graded.get(_asked(aggregate))
             if isinstance(measure, MomentMeasure):
                 return CountReadout(where[measure], with_null=False)
-            return CountReadout(where[CountMeasure(argument)], with_null=True)
+            counted = CountMeasure(argument, _whole(aggregate.bounds))
+            return CountReadout(where[counted], with_null=True)
         case AggregateKind.COUNT_OWNERS:
             return CountReadout(where[PresenceMeasure(argument)], with_null=True)
         case AggregateKind.SUM:
-            return SumReadout(where[graded[_argument(aggregate)]])
+            return SumReadout(where[graded[_asked(aggregate)]])
         case AggregateKind.AVG:
-            return MeanReadout(where[graded[_argument(aggregate)]])
+            return MeanReadout(where[graded[_asked(aggregate)]])
         case _:
             sample, root = _VARIANCES[aggregate.kind]
-            return VarianceReadout(where[graded[_argument(aggregate)]], sample, root)
+            return VarianceReadout(where[graded[_asked(aggregate)]], sample, root)
 
 
 def bounded(aggregate: Aggregate, argument: Expression, domain: Domain) -> Domain:
@@ -243,6 +283,69 @@ def _moments(
     while cells < most and cells * rows < _NOISE_CELLS:
         cells *= 2
     return MomentMeasure(argument, low, high, cells, degree, null_component)
+
+
+def _widened(domain: Domain, asked: _Asked) -> Domain:
+    """Return the domain with the ends that it lacks taken from the bounds of a unit.
+
+    A row beyond these ends counts as the nearest of them, before a unit's rows are bounded together.
+    """
+    if asked.bounds is None:
+        return domain
+    low, high = asked.bounds
+    if asked.kind is AggregateKind.SUM:
+        low, high = min(low, Fraction(0)), max(high, Fraction(0))
+    known = [end for end in (domain.low, domain.high) if end is not None]
+    return replace(
+        domain,
+        low=min([low, *known]) if domain.low is None else domain.low,
+        high=max([high, *known]) if domain.high is None else domain.high,
+    )
+
+
+def _sum_of_unit(
+    argument: Expression, bounds: tuple[Fraction, Fraction], domain: Domain, units: Fraction
+) -> SumMeasure:
+    """Return the measure of a sum whose sum over one unit and group is bounded.
+
+    units: the Laplace scale of a count of units. The bounds are truncated toward zero to steps.
+    """
+    low, high = _ends(domain)
+    scale = max(map(abs, bounds)) * units
+    if domain.step is not None and not any(end % domain.step for end in bounds):
+        step = domain.step
+        while scale / step > _MOST_STEPS:
+            step *= 2
+    else:
+        step = _power_below(min(scale / _NOISE_CELLS, (bounds[1] - bounds[0]) / FINEST_CELLS))
+    while max(abs(low), abs(high)) / step > 2**52:
+        step *= 2
+    return SumMeasure(argument, low, high, step, (int(bounds[0] / step), int(bounds[1] / step)))
+
+
+def _mean_of_unit(
+    argument: Expression,
+    bounds: tuple[Fraction, Fraction],
+    domain: Domain,
+    rows: Fraction,
+    most: int,
+    *,
+    null_component: bool,
+) -> MomentMeasure:
+    """Return the measure of a mean where each unit's mean in a group is bounded."""
+    step = domain.step if domain.step and not bounds[0] % domain.step else None
+    inside = replace(domain, low=bounds[0], high=bounds[1], step=step)
+    made = _moments(argument, inside, 1, rows, most, null_component=null_component)
+    low, high = _ends(domain)
+    width = (made.high - made.low) / made.cells
+    first = min(0, math.floor((low - made.low) / width))
+    last = max(made.cells, math.ceil((high - made.low) / width))
+    if max(-first, last) > _FARTHEST:
+        raise UnsupportedSQLError(
+            "the contribution bounds of this aggregate are far narrower than its values.",
+            hint="wider bounds, or CLAMP(…, low, high) around the values",
+        )
+    return made if (first, last) == (0, made.cells) else replace(made, rows=(first, last))
 
 
 def _ends(domain: Domain) -> tuple[Fraction, Fraction]:

@@ -38,12 +38,13 @@ _FIRST = 1_000_000  # numbers of the planner's own columns; the parser's stay fa
 
 
 def limits_of(release: Release, catalog: Catalog) -> Limits:
-    """Return the limits of a release: the largest of its tables'."""
+    """Return the limits of a release: its own options, else the largest of its tables'."""
     found = [t for name in release.tables if (t := catalog.tables[name].limits) is not None]
+    own = release.options
     return Limits(
-        max([1, *(limit.max_groups for limit in found)]),
+        own.max_groups or max([1, *(limit.max_groups for limit in found)]),
         max([1, *(limit.max_rows_per_group for limit in found)]),
-        max([1, *(limit.min_units_per_group for limit in found)]),
+        own.min_units or max([1, *(limit.min_units_per_group for limit in found)]),
     )
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from numbers import Real
 
 from dp_sql.errors import ParameterError
 
 Amount = str | int | float | Decimal | Fraction
+"""Any real number; numpy's are taken too, which are such numbers by their registration alone."""
 
 _PLAIN = re.compile(r"[+-]?(\d{1,60}(\.\d{0,60})?|\.\d{1,60})([eE][+-]?\d{1,3})?", re.ASCII)
 
@@ -16,10 +18,10 @@ _PLAIN = re.compile(r"[+-]?(\d{1,60}(\.\d{0,60})?|\.\d{1,60})([eE][+-]?\d{1,3})?
 def exact(value: Amount, *, name: str) -> Fraction:
     """Return `value` as an exact fraction; a float is read through its shortest decimal form.
 
-    0.1 is one tenth. Raises ParameterError for booleans, NaN, infinities and for text that is not a
-    plain decimal number.
+    0.1 is one tenth, and so is numpy.float32(0.1). Raises ParameterError for booleans, NaN,
+    infinities and for text that is not a plain decimal number.
     """
-    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal | Fraction):
+    if isinstance(value, bool) or not isinstance(value, str | Decimal | Real):
         raise ParameterError(
             f"{name} must be a number, not {type(value).__name__}.", hint=f"{name}=0.5"
         )
@@ -34,8 +36,8 @@ def exact(value: Amount, *, name: str) -> Fraction:
     return Fraction(Decimal(text))
 
 
-def _text(value: str | float | Decimal) -> str:
-    """Return the number as people write it; a float in its shortest form."""
+def _text(value: str | Decimal | Real) -> str:
+    """Return the number as people write it; a float, also numpy's, in its shortest form."""
     if isinstance(value, float):
         return repr(float(value))
     if isinstance(value, int) and value.bit_length() > 200:

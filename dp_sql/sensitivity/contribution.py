@@ -163,6 +163,8 @@ def _bounds(relation: Relation, unit: PrivacyUnit, public: PublicFacts) -> _Boun
 
 def _row_set(measure: Measure) -> ContributionSet:
     """Return what one row can add: the integers of plan.relation's measures, or 0."""
+    if _per_unit(measure):
+        raise InternalError("a row has no bounds of a unit")
     match measure:
         case CountMeasure() | PresenceMeasure():
             return Box((0,), (1,))
@@ -178,13 +180,22 @@ def _row_set(measure: Measure) -> ContributionSet:
 def _bounded_set(measure: Measure, max_rows: int, low_bits: int) -> ContributionSet:
     """Return what a unit can add to a group after BoundRows.
 
-    Claim:   a moment vector stays a simplex of total max_rows * total * 2^low_bits.
+    Claim:   a moment vector stays a simplex of total max_rows * total * 2^low_bits; a count or sum
+             with ends of its own lies between them, or is 0 for a unit that isn't in the group.
     Why:     c rows add up to c * total at most; multiplied by max_rows / c where c > max_rows, each
              component truncated toward zero, the sum is no more than max_rows * total.
-    Assumes: the lowered SQL multiplies before it divides, in integers that can't overflow.
+    Assumes: the lowered SQL multiplies before it divides, in integers that can't overflow, and clamps
+             what has ends of its own to just these.
     Source:  [Wilson2020]
     """
-    row = _row_set(measure)
+    match measure:
+        case CountMeasure() | SumMeasure() if measure.per_unit is not None:
+            least, most = measure.per_unit
+            return Box((min(least, 0),), (max(most, 0),))
+        case MomentMeasure(rows=rows) if rows is not None:
+            return Simplex(measure.size, measure.total * max_rows << low_bits)
+        case _:
+            row = _row_set(measure)
     match row:
         case Box(low=low, high=high):
             if isinstance(measure, PresenceMeasure):
@@ -194,6 +205,17 @@ def _bounded_set(measure: Measure, max_rows: int, low_bits: int) -> Contribution
             return Simplex(size, total * max_rows << low_bits)
         case _:
             assert_never(row)
+
+
+def _per_unit(measure: Measure) -> bool:
+    """Return whether a measure bounds what a unit adds to a group, not what a row adds."""
+    match measure:
+        case CountMeasure(per_unit=ends) | SumMeasure(per_unit=ends) | MomentMeasure(rows=ends):
+            return ends is not None
+        case PresenceMeasure():
+            return False
+        case _:
+            assert_never(measure)
 
 
 def _times(row: ContributionSet, count: int) -> ContributionSet:

@@ -37,6 +37,14 @@ STATEMENTS = [
     "SELECT COUNT(*) FROM users u WHERE NOT EXISTS (SELECT 1 FROM visits v WHERE v.user_id = u.user_id)",
     "SELECT SUM(r) FROM (SELECT user_id, RANK() OVER (PARTITION BY user_id ORDER BY day) r FROM visits)",
     "SELECT COUNT(*) FROM (SELECT user_id, category FROM visits EXCEPT SELECT user_id, plan FROM users)",
+    (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_groups_contributed=1, min_privacy_units_per_group=9) "
+        "region, SUM(minutes, contribution_bounds_per_group => (-2.5, 90)) AS s FROM visits GROUP BY region"
+    ),
+    (
+        "SELECT COUNT(*, contribution_bounds_per_group => (1, 3)), "
+        "AVG(minutes, contribution_bounds_per_group => (10, 20)) FROM visits"
+    ),
 ]
 
 

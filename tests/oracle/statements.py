@@ -245,4 +245,18 @@ class Writer:
                 call = f"{pick(r, ('VAR_POP', 'VAR_SAMP', 'VARIANCE'))}({self.number(1)})"
             case _:
                 call = f"{pick(r, ('STDDEV', 'STDDEV_POP', 'AVG'))}({self.number(1)})"
+        if r.random() < 0.15:
+            call = self._bounded(call)
         return f"{call} FILTER (WHERE {self.condition(1)})" if r.random() < 0.2 else call
+
+    def _bounded(self, call: str) -> str:
+        """Return the aggregate with a contribution bound, of its unit where it can have one."""
+        r = self._r
+        if "DISTINCT" in call:
+            return call
+        if call.startswith("COUNT"):
+            ends, by = pick(r, ("(0, 2)", "(1, 3)", "(-1, 1)")), "group"
+        else:
+            ends = pick(r, ("(0, 2)", "(-2, 3)", "(1, 4.5)", "(-3, -1)"))
+            by = pick(r, ("group", "row")) if call.startswith(("SUM", "AVG")) else "row"
+        return f"{call[:-1]}, contribution_bounds_per_{by} => {ends})"

@@ -15,6 +15,7 @@ import duckdb
 from oracle.small_engine import Row, literal
 
 from dp_sql import stages
+from dp_sql.amounts import Amounts, parts
 from dp_sql.executor.duckdb_engine import DuckDBEngine
 from dp_sql.explain import explanation
 from dp_sql.mechanisms.sampler import Sampler, sampler_named
@@ -84,7 +85,8 @@ class World:
         self, sql: str, epsilon: Fraction = Fraction(1), delta: Fraction = Fraction(1, 10**6)
     ) -> Seen:
         query = parse(sql, self.catalog, describing(self._post))
-        prepared = stages.prepare(query, self.catalog, self.engine, self._post, epsilon, delta)
+        spent = parts(query, Amounts(), Amounts(epsilon, delta), self.catalog.defaults)
+        prepared = stages.prepare(query, self.catalog, self.engine, self._post, spent)
         sent = tuple(text for s in prepared.steps for text in self.engine.statements(s.plan))
         answer, _ = stages.run(prepared, self.catalog, self.engine, self._post, self._sampler)
         told = explanation(prepared, self.catalog, {t: NoState() for t in prepared.costs})  # type: ignore[misc]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,7 +26,7 @@ from oracle.statements import pick, statement
 from dp_sql.errors import DPSQLError, InternalError
 from dp_sql.executor import lower_relation
 from dp_sql.parser.statement import parse
-from dp_sql.plan.relation import BoundGroups, Relation
+from dp_sql.plan.relation import BoundGroups, CountMeasure, Measure, Relation, SumMeasure
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.planner.plan import plan_release
 from dp_sql.privacy.contribution import Box, ContributionSet, Profile, Simplex
@@ -146,6 +148,18 @@ def _unbounded(relation: Relation) -> Relation:
     return relation.source if isinstance(relation, BoundGroups) else relation
 
 
+_ENFORCED = lower_relation._bound
+
+
+def _without_ends(measure: Measure, *rest: Any) -> str:
+    free = (
+        measure
+        if not isinstance(measure, CountMeasure | SumMeasure)
+        else replace(measure, per_unit=None)
+    )
+    return _ENFORCED(free, *rest)
+
+
 MUTANTS: dict[str, tuple[object, str, Callable[..., object]]] = {
     "one end forgotten": (delta, "_one_sided", _too_small),
     "substitution as add_remove": (delta, "_two_sided", lambda c, g, _: delta._one_sided(c, g)),
@@ -156,6 +170,7 @@ MUTANTS: dict[str, tuple[object, str, Callable[..., object]]] = {
     "rows not bounded": (
         lower_relation, "_bound", lambda _, value, *__: f"CAST({value} AS HUGEINT)",
     ),
+    "the statement's bounds forgotten": (lower_relation, "_bound", _without_ends),
 }  # fmt: skip
 
 

@@ -109,6 +109,48 @@ WITNESSES = [
     Witness(
         "SELECT COUNT(*) FROM visits v JOIN pairs h ON v.n = h.n", [(r(1, 1, n=0), [])], 2, 4, rows=2
     ),
+    # user level: the statement bounds what a person adds to a group
+    Witness(
+        "SELECT SUM(x, contribution_bounds_per_group => (-2, 7)) FROM visits",
+        [(r(1, 9, x=5), [])], 7, 49, rows=3,
+    ),
+    Witness(
+        "SELECT SUM(x, contribution_bounds_per_group => (-9, 7)) FROM visits",
+        [(r(1, 9, x=-3), [])], 9, 81, rows=3,
+    ),
+    Witness(  # whoever is there adds 2 at least
+        "SELECT COUNT(*, contribution_bounds_per_group => (2, 4)) FROM visits",
+        [(r(1, 9), [])], 4, 16, rows=3,
+    ),
+    Witness(
+        "SELECT COUNT(x, contribution_bounds_per_group => (0, 2)) FROM visits",
+        [(r(1, 9, x=1), [])], 2, 4, rows=3,
+    ),
+    Witness(
+        "SELECT SUM(z, contribution_bounds_per_group => (0, 6)) FROM visits",
+        [(r(1, 1, z=2**62), [])], 6, 36, rows=3,
+    ),
+    Witness(  # one cell of 2^16 points from 1 to 2
+        "SELECT AVG(n, contribution_bounds_per_group => (1, 2)) FROM visits",
+        [(r(1, 9, n=3), [])], 3 * 2**16, (3 * 2**16) ** 2, rows=3,
+    ),
+    Witness(
+        "SELECT SUM(x, contribution_bounds_per_row => (-1, 2)) FROM visits",
+        [(r(1, 9, x=5), [])], 6, 36, rows=3,
+    ),
+    Witness(
+        "SELECT SUM(x, contribution_bounds_per_group => (-1, 2)) FROM visits",
+        [(r(x=5), [])], 2, 4, EVENT,
+    ),
+    Witness(  # from nobody to the upper end
+        "SELECT SUM(x, contribution_bounds_per_group => (2, 7)) FROM visits WHERE x > 0",
+        [(r(1, 9), r(1, 9, x=5))], 7, 49, adjacency=SWAP, rows=3,
+    ),
+    Witness(
+        """SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_groups_contributed = 1)
+           n, COUNT(*, contribution_bounds_per_group => (0, 3)) FROM visits GROUP BY n""",
+        [(r(1, 9, n=0) + r(1, 9, n=1) + r(1, 9, n=2), [])], 3, 9, groups=4, rows=9,
+    ),
     # user level: a person is replaced
     Witness(
         "SELECT COUNT(*) FROM visits WHERE x > 0", [(r(1, 9), r(1, 9, x=1))], 3, 9,

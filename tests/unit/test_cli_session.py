@@ -4,11 +4,13 @@ import io
 import os
 import signal
 import threading
+from fractions import Fraction
 from typing import Any, NoReturn
 
 import pytest
 from cli_fakes import FakeConnection, answer, count_of
 
+from dp_sql.amounts import Amounts
 from dp_sql.cli.session import Session
 from dp_sql.errors import BudgetExceededError, EngineError, LedgerError, QueryError
 from dp_sql.result import Result
@@ -51,18 +53,24 @@ def test_what_is_not_finished_is_handed_back() -> None:
     assert out.getvalue().count("count_star()") == 1
 
 
-def test_set_changes_epsilon_and_delta_of_the_next_statements() -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "reset"),
+    [
+        ("\\set epsilon 0.5\n", "\\set delta = 1e-8\n", "\\set epsilon default\n"),
+        ("SET epsilon = 0.5;", "set delta to '1e-8';", "RESET epsilon;"),
+        ("\\set epsilon 9\nSET epsilon = 0.5;", "SET delta = 1e-8;", "SET epsilon = DEFAULT;"),
+    ],
+)
+def test_set_changes_epsilon_and_delta_of_the_session(first: str, second: str, reset: str) -> None:
     connection = FakeConnection()
-    talk(
-        f"{COUNT};\\set epsilon 0.5\n\\set delta = 1e-8\n{COUNT};"
-        f"\\set epsilon default\n\\set delta default\n{COUNT};",
-        connection,
-    )
-    assert [asked[1:] for asked in connection.asked] == [
-        (None, None),
-        ("0.5", "1e-8"),
-        (None, None),
-    ]
+    session, out, err = session_of(connection)
+    session.submit(first + second)
+    assert connection.session == Amounts(Fraction(1, 2), Fraction(1, 10**8)), err.getvalue()
+    session.submit(reset)
+    assert connection.session == Amounts(None, Fraction(1, 10**8))
+    session.submit(f"{COUNT};")
+    assert connection.asked == [(COUNT, None, None)]
+    assert out.getvalue().startswith("╭")  # a SET prints nothing
 
 
 def test_set_alone_shows_every_setting() -> None:
@@ -80,9 +88,9 @@ def test_set_alone_shows_every_setting() -> None:
     [
         ("\\set epsilon 0", "epsilon must be above zero"),
         ("\\set epsilon -1", "epsilon must be above zero"),
-        ("\\set epsilon nan", "finite decimal"),
-        ("\\set epsilon inf", "finite decimal"),
-        ("\\set epsilon lots", "finite decimal"),
+        ("\\set epsilon nan", "isn't how a setting is changed"),
+        ("\\set epsilon inf", "isn't how a setting is changed"),
+        ("\\set epsilon lots", "isn't how a setting is changed"),
         ("\\set delta 1", "below 1"),
         ("\\set epsilon", "epsilon needs a value"),
         ("\\set color red", "no setting 'color'"),
@@ -103,6 +111,7 @@ def test_a_wrong_command_says_what_is_wrong_and_changes_nothing(command: str, me
     assert err.getvalue().startswith("Error (")
     assert out.getvalue() == ""
     assert session.settings == before
+    assert connection.session == Amounts()
     assert session.failed
     assert connection.asked == []
 
@@ -138,7 +147,7 @@ def test_help_lists_every_command() -> None:
 
 def test_budget_and_explain() -> None:
     out, _, _ = talk(f"\\budget\n\\set epsilon 0.5\n\\explain {COUNT};\n")
-    assert out == (f"purchases\n  epsilon: 1 % used, 9.9 left\nexplained {COUNT} at 0.5, None\n")
+    assert out == (f"purchases\n  epsilon: 1 % used, 9.9 left\nexplained {COUNT} at None, None\n")
 
 
 def test_quit_runs_nothing_more() -> None:
