@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -15,11 +16,12 @@ from dp_sql.amounts import Amounts, parts, read_amounts
 from dp_sql.budget import open_ledger
 from dp_sql.budget.record import BudgetState, Receipt, StatementRecord, Status
 from dp_sql.cursor import Cursor
-from dp_sql.errors import EngineError, UnsupportedSQLError
+from dp_sql.errors import EngineError, ParameterError, QueryError, UnsupportedSQLError
 from dp_sql.executor.duckdb_engine import DuckDBEngine
 from dp_sql.executor.sources import database_file
 from dp_sql.explain import explanation
 from dp_sql.mechanisms.sampler import sampler_named
+from dp_sql.parser.examples import general
 from dp_sql.parser.setting import Setting, read_setting
 from dp_sql.parser.statement import parse
 from dp_sql.parser.text import starts_with
@@ -84,13 +86,14 @@ class Connection:
         EngineError (the cost stays charged).
         """
         self._open()
-        explained = starts_with(query, "EXPLAIN") if isinstance(query, str) else None
-        if explained is not None:
-            return self._explained(explained, epsilon, delta)
-        setting = read_setting(query) if isinstance(query, str) else None
-        if setting is not None:
-            return self._set(setting)
-        prepared = self._prepare(query, epsilon, delta)
+        with self._with_example(query):
+            explained = starts_with(query, "EXPLAIN") if isinstance(query, str) else None
+            if explained is not None:
+                return self._explained(explained, epsilon, delta)
+            setting = read_setting(query) if isinstance(query, str) else None
+            if setting is not None:
+                return self._set(setting)
+            prepared = self._prepare(query, epsilon, delta)
         receipt = self._reserve(query, prepared.costs)
         try:
             answer, released = stages.run(
@@ -111,7 +114,8 @@ class Connection:
     ) -> str:
         """Return what a statement would do and cost, as text. Reads no protected row, costs nothing."""
         self._open()
-        prepared = self._prepare(query, epsilon, delta)
+        with self._with_example(query):
+            prepared = self._prepare(query, epsilon, delta)
         states = {table: self._ledger.state(self._identities[table]) for table in prepared.costs}
         return explanation(prepared, self._catalog, states)
 
@@ -172,6 +176,19 @@ class Connection:
         plan = parse(query, self._catalog, self._describe)
         spent = parts(plan, call, self._session, defaults)
         return stages.prepare(plan, self._catalog, self._engine, self._post, spent)
+
+    @contextmanager
+    def _with_example(self, query: object) -> Iterator[None]:
+        """Add a statement that is answered to the error of one that isn't."""
+        try:
+            yield
+        except ParameterError:
+            raise
+        except QueryError as error:
+            example = general(self._catalog, query if isinstance(query, str) else "")
+            if example is not None:
+                error.show(example)
+            raise
 
     def _describe(
         self, sql: str, public_tables: tuple[str, ...], releases: Sequence[Release]

@@ -45,6 +45,7 @@ class DPSQLError(Exception):
     Attributes:
         code: stable name of the kind of error, as the README lists it.
         hint: what to write or do instead, or None.
+        example: a statement that is answered, or None.
         position: where in the statement or file, or None.
     """
 
@@ -57,16 +58,26 @@ class DPSQLError(Exception):
         hint: str | None = None,
         text: str | None = None,
         position: Position | None = None,
+        example: str | None = None,
     ) -> None:
         self.message = message
         self.hint = hint
         self.position = position
+        self.example: str | None = None
         parts = [message]
         if text is not None and position is not None:
             parts.append(caret(text, position))
         if hint is not None:
             parts.append(f"Instead: {hint}")
         super().__init__("\n".join(parts))
+        if example is not None:
+            self.show(example)
+
+    def show(self, example: str) -> None:
+        """Add a statement that is answered, where the error shows none yet."""
+        if self.example is None:
+            self.example = example
+            self.args = (f"{self.args[0]}\nFor example: {example}",)
 
 
 class SchemaError(DPSQLError):

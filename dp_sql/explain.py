@@ -40,6 +40,9 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
         lines.append("Reads public data only: plain DuckDB, no noise, no cost.")
     else:
         lines.append(_protects(catalog))
+    for stage in prepared.query.stages:
+        of = f"of {', '.join(stage.releases)}" if stage.releases else "of public data alone"
+        lines.append(f"Stage {stage.name}, {of}: {stage.sql}")
     for step in prepared.steps:
         lines += _step(step)
     lines.append("Above the releases: " + prepared.query.residual.sql)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from sqlglot import exp
 
 from dp_sql.dataclass import dataclass
+from dp_sql.parser import examples
 from dp_sql.parser.links import conjunction, resolved, shared_owner
 from dp_sql.parser.scope import PrivateRows, Statement
 from dp_sql.plan import functions
@@ -210,6 +211,7 @@ class _Joiner:
             f"this join of {step.alias!r} lets rows of different persons meet.",
             step.node,
             hint=f"join protected tables on their owner: … AND {names}",
+            example=examples.joined(rows, step.rows.relation, statement.catalog),
         )
 
     def _outer(self, rows: Rows, step: Step) -> Rows:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dp_sql.parser import examples
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.expressions import Expressions, Hook
 from dp_sql.parser.group_keys import key_nodes
@@ -244,10 +245,11 @@ class PrivateBlock:
         owner = owner_of(self.relation)
         return self._statement.not_private(
             "DISTINCT over the rows of several persons lets one decide about another's row.",
-            self._node.args.get("distinct"),
+            self._node,
             hint="aggregate, then use DISTINCT on the result"
             if owner is None
             else f"SELECT DISTINCT {owner.name}, …",
+            example=examples.distinct(self.relation, self._statement.catalog),
         )
 
     def _nobody(self) -> Exception:
@@ -263,12 +265,15 @@ class PrivateBlock:
         for key in ("limit", "offset"):
             if node.args.get(key) is not None:
                 owner = owner_of(self.relation)
-                by = "owner" if owner is None else owner.name
+                hint = "LIMIT after the aggregate"
+                if owner is not None:
+                    by = f"PARTITION BY {owner.name} ORDER BY …"
+                    hint = f"QUALIFY row_number() OVER ({by}) <= 3, or {hint}"
                 raise self._statement.not_private(
                     "LIMIT over the rows of several persons lets one decide about another's row.",
                     node.args[key],
-                    hint=f"QUALIFY row_number() OVER (PARTITION BY {by} ORDER BY …) <= 3, or LIMIT "
-                    "after the aggregate",
+                    hint=hint,
+                    example=examples.first_rows(self.relation, self._statement.catalog),
                 )
         clause = node.args.get("order")
         order = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dp_sql.errors import QueryError
-from dp_sql.parser import aggregates, contribution, options
+from dp_sql.parser import aggregates, contribution, examples, options
 from dp_sql.parser.dialect import unnamed
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.group_keys import key_nodes
@@ -153,7 +153,8 @@ class ReleaseBlock:
             raise self._statement.not_private(
                 "a group for each person would show everybody's data.",
                 node,
-                hint="group by something that many people share",
+                hint="group by something that many people share, or average over persons",
+                example=examples.per_person(self._source, self._statement.catalog),
             )
         if (
             self._owners
@@ -164,8 +165,8 @@ class ReleaseBlock:
                 f"every value of {bound.column.name} belongs to one person, so each group would "
                 "show one person's data.",
                 node,
-                hint="group by something that many people share, or average over such groups: "
-                "SELECT AVG(t) FROM (SELECT …, SUM(x) AS t … GROUP BY …)",
+                hint="group by something that many people share, or average over persons",
+                example=examples.per_person(self._source, self._statement.catalog),
             )
 
     def _item(self, item: exp.Expr) -> exp.Expr:

@@ -88,12 +88,16 @@ class Statement:
         )
 
     def not_private(
-        self, message: str, node: exp.Expr | None, *, hint: str | None = None
+        self,
+        message: str,
+        node: exp.Expr | None,
+        *,
+        hint: str | None = None,
+        example: str | None = None,
     ) -> NotPrivateError:
         """Return the error for an answer that no noise makes private."""
-        return NotPrivateError(
-            message, hint=hint, text=self.text, position=position_of(self.text, node)
-        )
+        place = position_of(self.text, node)
+        return NotPrivateError(message, hint=hint, text=self.text, position=place, example=example)
 
     def wrong(self, message: str, node: exp.Expr | None, *, hint: str | None = None) -> QueryError:
         """Return the error for SQL that has no meaning."""

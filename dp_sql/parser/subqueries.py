@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dp_sql.parser import examples
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.links import (
@@ -172,7 +173,10 @@ class Subqueries:
         if first is not None and second is not None:
             hint = f"WHERE inner.{second.name} = outer.{first.name} in the subquery"
         return self._statement.not_private(
-            "this subquery lets the rows of one person decide about another's.", node, hint=hint
+            "this subquery lets the rows of one person decide about another's.",
+            node,
+            hint=hint,
+            example=examples.among(rows, right, self._statement.catalog),
         )
 
     def _exists(self, node: exp.Exists) -> Expression:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
+from dp_sql.parser import examples
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.scope import Scope, Statement
 from dp_sql.parser.text import position_of
@@ -88,6 +89,7 @@ class Windows:
                 hint="use it above the aggregate"
                 if owner is None
                 else f"PARTITION BY {owner.name}, or use it above the aggregate",
+                example=examples.first_rows(self._rows, self._statement.catalog),
             )
         frame, counts_rows = self._frame(spec, node)
         try:

@@ -198,6 +198,14 @@ def linked(rows: Relation, parents: Relation, condition: Expression) -> bool:
     )
 
 
+def all_scans(relation: Relation) -> Iterator[Scan]:
+    """Yield every scan below."""
+    if isinstance(relation, Scan):
+        yield relation
+    for source in inputs(relation):
+        yield from all_scans(source)
+
+
 def scans_of(relation: Relation) -> Iterator[Scan]:
     """Yield the scans below whose columns keep their numbers up to `relation`."""
     match relation:

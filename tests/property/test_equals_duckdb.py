@@ -124,7 +124,7 @@ def test_an_answer_with_a_small_epsilon_is_not_exact(
 
 
 @pytest.mark.parametrize("case", cases(answered=False))
-def test_a_refusal_has_its_class_and_costs_nothing(
+def test_a_refusal_has_its_class_costs_nothing_and_shows_what_is_answered(
     case: Case, connections: dict[str, dp_sql.Connection]
 ) -> None:
     connection = connections[case["schema"]]
@@ -134,6 +134,9 @@ def test_a_refusal_has_its_class_and_costs_nothing(
     assert type(caught.value).__name__ == case["expect"], str(caught.value)
     assert caught.value.__cause__ is None
     assert {name: state.lines() for name, state in connection.budget().items()} == before
+    assert caught.value.example is not None
+    assert f"For example: {caught.value.example}" in str(caught.value)
+    assert connection.sql(caught.value.example, epsilon=HUGE, delta=DELTA).fetchall()
 
 
 def test_the_corpus_is_large_enough() -> None:
