@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
 from dp_sql.plan.printer import expression_text, measure_text, relation_text
-from dp_sql.plan.relation import MomentMeasure, SumMeasure
+from dp_sql.plan.relation import Measure, MomentMeasure, SumMeasure
 from dp_sql.plan.release import (
     Aggregate,
     AggregateKind,
@@ -17,10 +17,12 @@ from dp_sql.plan.release import (
     MeanReadout,
     PlannedRelease,
     Readout,
+    Release,
     SumReadout,
     VarianceReadout,
 )
 from dp_sql.privacy.amount import show
+from dp_sql.privacy.contribution import Change
 from dp_sql.privacy.cost import FREE
 from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema.catalog import Catalog
@@ -43,8 +45,12 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
     for stage in prepared.query.stages:
         of = f"of {', '.join(stage.releases)}" if stage.releases else "of public data alone"
         lines.append(f"Stage {stage.name}, {of}: {stage.sql}")
-    for step in prepared.steps:
-        lines += _step(step)
+    for parsed in prepared.query.releases:
+        steps = [step for step in prepared.steps if step.plan.release.name == parsed.name]
+        if parsed.sets:
+            lines += _joint(parsed, steps, consistent=catalog.consistent)
+        for step in steps:
+            lines += _step(step)
     lines.append("Above the releases: " + prepared.query.residual.sql)
     for table, cost in prepared.costs.items():
         name = catalog.tables[table].name
@@ -81,6 +87,31 @@ def _protects(catalog: Catalog) -> str:
         case _:
             assert_never(unit.adjacency)
     return f"Protects {what}{many} {how}."
+
+
+def _joint(parsed: Release, steps: list[Step], *, consistent: bool) -> list[str]:
+    """Return what several sets of keys are together."""
+    groups = [step.facts.groups for step in steps]
+    touched = f"{' + '.join(map(str, groups))} = {sum(groups)}"
+    lines = [
+        f"Release {parsed.name} by {len(steps)} different sets of keys, one joint release:",
+        f"  groups that a unit touches over all sets: at most {touched}",
+    ]
+    changes: dict[Measure, list[Change]] = {}
+    for step in steps:
+        for vector, fact in zip(step.plan.vectors, step.facts.vectors, strict=True):
+            changes.setdefault(vector.measure, []).append(fact.change)
+    for measure, found in changes.items():
+        l1 = sum(change.l1 for change in found)
+        l2 = math.sqrt(sum(change.l2_squared for change in found))
+        lines.append(f"  {measure_text(measure)}: Δ1 = {l1}, Δ2 = {l2:.6g}")
+    lines.append(
+        "  counts and sums are adjusted so that totals are the sum of their parts, which narrows "
+        "their noise"
+        if consistent
+        else "  totals are not adjusted to their parts (consistent: false)"
+    )
+    return lines
 
 
 def _step(step: Step) -> list[str]:

@@ -66,7 +66,8 @@ class Result:
         interval covers the noise alone: not what clamping and limits cut off, and not sampling.
         None for keys, and for columns whose rows aren't single groups of one release. A group of a
         private key is shown only when its noisy size passes the threshold: just above it, intervals
-        cover less often. Raises ParameterError for a level out of range.
+        cover less often. Where totals were adjusted to their parts, the interval is that of the noise
+        before, around the value after it. Raises ParameterError for a level out of range.
         """
         if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
             raise ParameterError("level must be above 0 and below 1.", hint="level=0.95")

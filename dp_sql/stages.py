@@ -11,9 +11,10 @@ from dp_sql.amounts import Part
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, QueryError
 from dp_sql.executor.engine import Engine
+from dp_sql.mechanisms.consistency import consistent, read_sets
 from dp_sql.mechanisms.empty import without_empty
 from dp_sql.mechanisms.interval import interval, redraw
-from dp_sql.mechanisms.measurement import Measurement, calibrate
+from dp_sql.mechanisms.measurement import Measurement, calibrate_sets
 from dp_sql.mechanisms.readout import read
 from dp_sql.mechanisms.release import Released, release
 from dp_sql.mechanisms.sampler import Sampler
@@ -21,6 +22,7 @@ from dp_sql.plan.facts import Facts
 from dp_sql.plan.relation import Relation, inputs
 from dp_sql.plan.release import (
     GROUP_NUMBER,
+    GROUPING_SET,
     PlannedRelease,
     Query,
     Release,
@@ -28,7 +30,8 @@ from dp_sql.plan.release import (
     StageTable,
 )
 from dp_sql.plan.rows import StageScan
-from dp_sql.planner.plan import limits_of, plan_release
+from dp_sql.planner.plan import limits_of
+from dp_sql.planner.sets import plan_sets
 from dp_sql.postprocess import (
     Answer,
     PostProcessor,
@@ -91,18 +94,18 @@ def prepare(
     """
     steps: list[Step] = []
     for parsed, part in zip(query.releases, parts, strict=True):
-        plan = plan_release(parsed, catalog, engine, part.epsilon)
-        facts = derive(plan, catalog.unit, engine)
-        measurement = calibrate(
-            plan,
-            facts,
+        plans = plan_sets(parsed, catalog, engine, part.epsilon)
+        facts = [derive(plan, catalog.unit, engine) for plan in plans]
+        measurements = calibrate_sets(
+            list(zip(plans, facts, strict=True)),
             epsilon=part.epsilon,
             delta=part.delta,
             gaussian_allowed=_gaussian_allowed(parsed.tables, catalog),
             min_units=limits_of(parsed, catalog).min_units_per_group,
         )
-        steps.append(Step(plan, facts, measurement, engine.statements(plan)))
-    tables = {step.plan.release.name: declared(step.plan.release) for step in steps}
+        for plan, fact, measurement in zip(plans, facts, measurements, strict=True):
+            steps.append(Step(plan, fact, measurement, engine.statements(plan)))
+    tables = {release.name: declared(release) for release in query.releases}
     columns, types = post.describe(query.residual, tables)
     costs: dict[str, Cost] = {}
     for step in steps:
@@ -122,31 +125,43 @@ def declared(release: Release) -> list[tuple[str, SqlType]]:
     """Return the columns of a release's table."""
     keys = [(key.name, key.expression.type) for key in release.keys]
     values = [(a.name, a.type) for a in release.aggregates]
-    return [*keys, *values, (GROUP_NUMBER, BIGINT)]
+    place = [(GROUPING_SET, BIGINT)] if release.sets else []
+    return [*keys, *values, *place, (GROUP_NUMBER, BIGINT)]
 
 
 def run(
     prepared: Prepared, catalog: Catalog, engine: Engine, post: PostProcessor, sampler: Sampler
 ) -> tuple[Answer, tuple[Released, ...]]:
-    """Run the releases of a statement that is paid, and what stands above them."""
-    released: dict[str, Released] = {}
+    """Run the releases of a statement that is paid, and what stands above them.
+
+    Returned are the answer and the released values, one a step.
+    """
+    released: dict[str, list[Released]] = {}
     tables: dict[str, Sequence[ReleasedColumn]] = {}
     stages = {table.stage.name: table for table in prepared.public_stages}
-    waiting = list(prepared.steps)
+    waiting = list(prepared.query.releases)
     while waiting:
-        step = _next(waiting, prepared.query, tables)
-        waiting.remove(step)
-        name = step.plan.release.name
-        for stage in _read_by(step.plan.release, prepared.query):
+        parsed = _next(waiting, prepared.query, tables)
+        waiting.remove(parsed)
+        for stage in _read_by(parsed, prepared.query):
             if stage.name not in stages:
                 stages[stage.name] = _staged(stage, tables, post)
-        read = [stages[stage.name] for stage in _read_by(step.plan.release, prepared.query)]
-        exact, chosen = engine.execute(step.plan, step.statements, read)
-        noisy = release(step.plan, step.measurement, exact, sampler, selection_table=chosen)
-        released[name] = without_empty(step.plan, noisy)
-        tables[name] = _columns(step.plan, released[name], catalog)
+        read = [stages[stage.name] for stage in _read_by(parsed, prepared.query)]
+        steps = [step for step in prepared.steps if step.plan.release.name == parsed.name]
+        noisy = []
+        for step in steps:
+            exact, chosen = engine.execute(step.plan, step.statements, read)
+            noisy.append(
+                release(step.plan, step.measurement, exact, sampler, selection_table=chosen)
+            )
+        plans = [step.plan for step in steps]
+        if catalog.consistent:
+            noisy = consistent(list(zip(plans, noisy, strict=True)))
+        shown = [without_empty(plan, some) for plan, some in zip(plans, noisy, strict=True)]
+        released[parsed.name] = shown
+        tables[parsed.name] = _columns(parsed, list(zip(plans, shown, strict=True)), catalog)
     answer = post.run(prepared.query.residual, tables, prepared.columns)
-    return answer, tuple(released[step.plan.release.name] for step in prepared.steps)
+    return answer, tuple(some for r in prepared.query.releases for some in released[r.name])
 
 
 def _read_by(release: Release, query: Query) -> list[Stage]:
@@ -162,12 +177,12 @@ def _stage_names(relation: Relation) -> Iterator[str]:
         yield from _stage_names(source)
 
 
-def _next(waiting: list[Step], query: Query, done: Mapping[str, object]) -> Step:
+def _next(waiting: list[Release], query: Query, done: Mapping[str, object]) -> Release:
     """Return a release whose stages read nothing that isn't released yet."""
-    for step in waiting:
-        needed = {r for stage in _read_by(step.plan.release, query) for r in stage.releases}
+    for parsed in waiting:
+        needed = {r for stage in _read_by(parsed, query) for r in stage.releases}
         if needed <= set(done):
-            return step
+            return parsed
     raise InternalError("stages that wait for each other")
 
 
@@ -187,28 +202,57 @@ def _staged(
 
 
 def _columns(
-    plan: PlannedRelease, released: Released, catalog: Catalog
+    parsed: Release, parts: list[tuple[PlannedRelease, Released]], catalog: Catalog
 ) -> tuple[ReleasedColumn, ...]:
-    values = read(plan, released)
-    if any(catalog.tables[t].round_counts for t in plan.release.tables):
-        values = [
-            np.maximum(v, 0) if a.kind.value.startswith("COUNT") else v
-            for a, v in zip(plan.release.aggregates, values, strict=True)
+    """Return the released table: the groups of each set of keys in turn, as often as it is named."""
+    found = read_sets(parts) if catalog.consistent else [read(*part) for part in parts]
+    if any(catalog.tables[t].round_counts for t in parsed.tables):
+        found = [
+            [
+                np.maximum(v, 0) if a.kind.value.startswith("COUNT") else v
+                for a, v in zip(parsed.aggregates, values, strict=True)
+            ]
+            for values in found
         ]
-    return (*_keys(plan, released.keys), *_numbers(plan, values), number_column(len(released.keys)))
+    order = _order(parsed)
+    keys = [key for part in order for key in _padded(parsed, *parts[part])]
+    values = [
+        np.concatenate([found[part][i] for part in order]) for i in range(len(parsed.aggregates))
+    ]
+    sizes = [len(parts[part][1].keys) for part in order]
+    columns = (*_keys(parsed, keys), *_numbers(parsed, values))
+    if not parsed.sets:
+        return (*columns, number_column(len(keys)))
+    places = np.repeat(np.arange(len(order), dtype=np.int64), sizes)
+    return (*columns, ReleasedColumn(GROUPING_SET, BIGINT, places), number_column(len(keys)))
 
 
-def _keys(plan: PlannedRelease, keys: list[tuple[object, ...]]) -> list[ReleasedColumn]:
+def _order(parsed: Release) -> list[int]:
+    """Return the steps of a release's sets in the order of the text: equal sets are one step."""
+    distinct = list(dict.fromkeys(parsed.sets))
+    return [distinct.index(one) for one in parsed.sets] or [0]
+
+
+def _padded(parsed: Release, plan: PlannedRelease, released: Released) -> list[tuple[object, ...]]:
+    """Return the groups by all keys of a release, NULL for those outside this set."""
+    names = [key.name for key in plan.release.keys]
+    if len(names) == len(parsed.keys):
+        return released.keys
+    places = [names.index(k.name) if k.name in names else -1 for k in parsed.keys]
+    return [tuple([None if i < 0 else key[i] for i in places]) for key in released.keys]
+
+
+def _keys(parsed: Release, keys: list[tuple[object, ...]]) -> list[ReleasedColumn]:
     return [
         ReleasedColumn(key.name, key.expression.type, [row[i] for row in keys])
-        for i, key in enumerate(plan.release.keys)
+        for i, key in enumerate(parsed.keys)
     ]
 
 
-def _numbers(plan: PlannedRelease, values: list[NDArray[np.generic]]) -> list[ReleasedColumn]:
+def _numbers(parsed: Release, values: list[NDArray[np.generic]]) -> list[ReleasedColumn]:
     return [
         ReleasedColumn(a.name, a.type, np.asarray(v, dtype=array_type(a.type)))
-        for a, v in zip(plan.release.aggregates, values, strict=True)
+        for a, v in zip(parsed.aggregates, values, strict=True)
     ]
 
 
@@ -229,44 +273,52 @@ def intervals(
     items = prepared.query.residual.row_items
     if not items or not answer.groups:
         return [(None,) * width for _ in answer.rows]
-    plan, done = prepared.steps[0].plan, released[0]
-    name = plan.release.name
-    direct = {f'"{name}"."{a.name}"': i for i, a in enumerate(plan.release.aggregates)}
-    chosen: dict[int, list[Interval]] = {g: [None] * width for g in answer.groups}
-    for position, item in enumerate(items):
-        if item in direct:
-            low, high = interval(plan, done, direct[item], level, sampler)
-            for group, ends in chosen.items():
-                ends[position] = (float(low[group]), float(high[group]))
+    (parsed,) = prepared.query.releases
+    direct = {f'"{parsed.name}"."{a.name}"': i for i, a in enumerate(parsed.aggregates)}
     computed = [
         (position, item)
         for position, item in enumerate(items)
         if item is not None and item not in direct and any(name in item for name in direct)
     ]
-    if computed:
-        _computed(chosen, computed, plan, done, post, sampler, level)
+    chosen: dict[int, list[Interval]] = {g: [None] * width for g in answer.groups}
+    first = 0
+    for place, part in enumerate(_order(parsed)):
+        plan, done = prepared.steps[part].plan, released[part]
+        mine = {g - first: chosen[g] for g in chosen if 0 <= g - first < len(done.keys)}
+        for position, item in enumerate(items):
+            if mine and item in direct:
+                low, high = interval(plan, done, direct[item], level, sampler)
+                for group, ends in mine.items():
+                    ends[position] = (float(low[group]), float(high[group]))
+        if mine and computed:
+            _computed(mine, computed, (parsed, place, plan, done), post, sampler, level)
+        first += len(done.keys)
     return [tuple(chosen[g]) for g in answer.groups]
 
 
 def _computed(
     chosen: dict[int, list[Interval]],
     computed: list[tuple[int, str]],
-    plan: PlannedRelease,
-    done: Released,
+    part: tuple[Release, int, PlannedRelease, Released],
     post: PostProcessor,
     sampler: Sampler,
     level: float,
 ) -> None:
-    """Fill in the intervals of expressions, some groups at a time."""
+    """Fill in the intervals of expressions over one set's groups, some groups at a time."""
+    parsed, place, plan, done = part
+    padded = _padded(parsed, plan, done)
     groups = sorted(chosen)
     size = max(1, _MOST_REDRAWN // _DRAWS)
     for start in range(0, len(groups), size):
         some = groups[start : start + size]
         values = redraw(plan, done, some, _DRAWS, sampler)
-        keys = [done.keys[g] for g in some for _ in range(_DRAWS)]
+        keys = [padded[g] for g in some for _ in range(_DRAWS)]
         numbers = ReleasedColumn(GROUP_NUMBER, BIGINT, np.repeat(np.array(some, np.int64), _DRAWS))
-        columns = (*_keys(plan, keys), *_numbers(plan, values), numbers)
-        found = post.spread([i for _, i in computed], plan.release.name, columns, level)
+        columns = (*_keys(parsed, keys), *_numbers(parsed, values), numbers)
+        if parsed.sets:
+            places = np.full(len(keys), place, dtype=np.int64)
+            columns = (*columns, ReleasedColumn(GROUPING_SET, BIGINT, places))
+        found = post.spread([i for _, i in computed], parsed.name, columns, level)
         for group, ends in found.items():
             for (position, _), end in zip(computed, ends, strict=True):
                 chosen[group][position] = end

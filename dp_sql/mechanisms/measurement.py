@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from itertools import product
@@ -14,8 +14,9 @@ from dp_sql.mechanisms.calibrate_gaussian import LEAST_SIGMA, MOST_COORDINATES, 
 from dp_sql.mechanisms.sampler import MAX_SCALE
 from dp_sql.mechanisms.threshold import gaussian_threshold, laplace_threshold, log_delta_per_group
 from dp_sql.plan.facts import Facts
+from dp_sql.plan.relation import Measure
 from dp_sql.plan.release import PlannedRelease
-from dp_sql.privacy.contribution import Box, ContributionSet, Simplex
+from dp_sql.privacy.contribution import Box, Change, ContributionSet, Simplex
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.privacy.event import Event, GaussianEvent, KeySelectionEvent, LaplaceEvent
 
@@ -71,12 +72,18 @@ class Selection:
 class Measurement:
     """The noise of a whole release, one entry a vector, and what it costs.
 
-    selection: None where all keys are public.
+    selection: None where all keys are public. cost: of one set of keys among several, its part of
+    the cost of all: only the sum is a guarantee.
     """
 
     noises: tuple[VectorNoise, ...]
     selection: Selection | None
     cost: Cost
+
+
+Part = tuple[PlannedRelease, Facts]
+Place = tuple[int, int]
+"""Where a vector stands: the number of its part, and its place there."""
 
 
 def calibrate(
@@ -88,54 +95,93 @@ def calibrate(
     gaussian_allowed: bool,
     min_units: int,
 ) -> Measurement:
-    """Return the noise of least error whose cost is at most (epsilon, delta).
+    """Return the noise of a release by one set of keys, as `calibrate_sets` does."""
+    (measurement,) = calibrate_sets(
+        ((plan, facts),),
+        epsilon=epsilon,
+        delta=delta,
+        gaussian_allowed=gaussian_allowed,
+        min_units=min_units,
+    )
+    return measurement
 
-    Vectors that no neighbour changes are exact and free; the others share epsilon in proportion to
-    `plan.shares`. delta is spent on Gaussian noise, where that is allowed and better than Laplace
-    noise, and on selection. min_units: how many units a private key needs at least.
+
+def calibrate_sets(
+    parts: Sequence[Part],
+    *,
+    epsilon: Fraction,
+    delta: Fraction,
+    gaussian_allowed: bool,
+    min_units: int,
+) -> tuple[Measurement, ...]:
+    """Return the noise of least error whose cost, over all parts, is at most (epsilon, delta).
+
+    parts: one for each set of keys of one release. Vectors that no neighbour changes are exact and
+    free; the others share epsilon in proportion to the plans' `shares`, and a vector that stands in
+    several parts has the same noise in all of them. delta is spent on Gaussian noise, where that is
+    allowed and better than Laplace noise, and on selection. min_units: how many units a private key
+    needs at least.
 
     Raises ParameterError where private keys are selected and delta is 0, and UnsupportedSQLError
     where the noise would need a scale above 2^50.
     """
-    noisy = tuple(i for i, vector in enumerate(facts.vectors) if vector.change.l1 > 0)
-    selection = plan.selection
-    if selection is not None and selection in noisy and delta == 0:
+    task = _Task(tuple(parts), epsilon, delta, min_units)
+    if any(task.selects(place) for place in task.noisy) and delta == 0:
         raise ParameterError(
             "Group keys that aren't public need delta > 0: whether a rare key appears can't be"
             " hidden with certainty.",
             hint="delta=1e-9, or declare the key column's values or bounds in the schema",
         )
-    if not noisy:
-        return Measurement(_noises(plan, {}), _exact_selection(selection, min_units), FREE)
+    if not task.noisy:
+        return task.measurements(_Draft({}, {}, Fraction(0), {}, {}))
     kinds = [NoiseKind.LAPLACE]
     if gaussian_allowed and delta > 0:
         kinds.append(NoiseKind.GAUSSIAN)
-    task = _Task(plan, facts, _shared(plan, noisy, epsilon), epsilon, delta, min_units)
     drafts = {(v, s): task.draft(v, s) for v, s in product(kinds, kinds)}
-    return _best(task, {pair: draft for pair, draft in drafts.items() if draft is not None})
+    best = _best(task, {pair: draft for pair, draft in drafts.items() if draft is not None})
+    return task.measurements(best)
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """One way to answer: the noise of every noisy vector and its cost before selection."""
+    """One way to answer: the noise of every noisy vector, and of each part that selects its keys.
 
-    noises: Mapping[int, VectorNoise]
-    epsilon: Fraction
+    epsilons: what each noisy vector costs. selection_deltas, thresholds: by the part's number.
+    """
+
+    noises: Mapping[Place, VectorNoise]
+    epsilons: Mapping[Place, Fraction]
     noise_delta: Fraction
-    selection_delta: Fraction
-    threshold: int
+    selection_deltas: Mapping[int, Fraction]
+    thresholds: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What a draft is made from. epsilons: of each noisy vector; they add up to `epsilon`."""
+    """What a draft is made from. epsilon, delta: of all parts together."""
 
-    plan: PlannedRelease
-    facts: Facts
-    epsilons: Mapping[int, Fraction]
+    parts: tuple[Part, ...]
     epsilon: Fraction
     delta: Fraction
     min_units: int
+
+    @property
+    def noisy(self) -> tuple[Place, ...]:
+        """The vectors that some neighbour changes."""
+        return tuple(
+            (part, i)
+            for part, (_, facts) in enumerate(self.parts)
+            for i, vector in enumerate(facts.vectors)
+            if vector.change.l1 > 0
+        )
+
+    def selects(self, place: Place) -> bool:
+        """Return whether a vector selects the keys of its part."""
+        return self.parts[place[0]][0].selection == place[1]
+
+    def change(self, place: Place) -> Change:
+        """Return how far a neighbour moves a vector."""
+        return self.parts[place[0]][1].vectors[place[1]].change
 
     def draft(self, values: NoiseKind, selection: NoiseKind) -> _Draft | None:
         """Return the release with these kinds of noise for its values and its selection.
@@ -143,106 +189,177 @@ class _Task:
         None where a scale would be out of range. The vectors with Gaussian noise are one mechanism
         with the sum of their epsilons; those with Laplace noise have their own.
 
-        Claim:   the release is (epsilon, noise_delta + selection_delta)-DP.
+        Claim:   the release of all parts is (epsilon, noise_delta + selection_deltas)-DP.
         Why:     Laplace vector i is (lattice l1_i / t_i)-DP, and t_i is rounded up. Gaussian
                  vectors have sigma_i^2 >= l2_i^2 sigma1^2 / w_i with weights that add up to 1, so
-                 the sum of (l2_i / sigma_i)^2 is at most 1 / sigma1^2. Basic composition of both.
+                 the sum of (l2_i / sigma_i)^2 is at most 1 / sigma1^2. Basic composition of both,
+                 and of the parts: a unit may change every one of them.
         Assumes: the changes of the facts, which hold for all groups of a vector at once.
         Source:  [Dwork2006], [Dwork2006b], [BalleWang2018]
         """
-        kinds = {i: selection if i == self.plan.selection else values for i in self.epsilons}
-        gaussian = tuple(i for i, kind in kinds.items() if kind is NoiseKind.GAUSSIAN)
-        selects = self.plan.selection in kinds
-        noise_delta = Fraction(0) if not gaussian else self.delta / 2 if selects else self.delta
-        noises = {i: self._laplace(i) for i in kinds if i not in gaussian}
-        noises |= self._gaussian(gaussian, noise_delta)
-        found = {i: noise for i, noise in noises.items() if noise is not None}
+        kinds = {p: selection if self.selects(p) else values for p in self.noisy}
+        gaussian = tuple(p for p, kind in kinds.items() if kind is NoiseKind.GAUSSIAN)
+        choosing = [p[0] for p in kinds if self.selects(p)]
+        noise_delta = Fraction(0) if not gaussian else self.delta / 2 if choosing else self.delta
+        shares = self._shares(kinds)
+        noises = {p: self._laplace(p, shares[p]) for p in kinds if p not in gaussian}
+        noises |= self._gaussian({p: shares[p] for p in gaussian}, noise_delta)
+        found = {p: noise for p, noise in noises.items() if noise is not None}
         if len(found) < len(kinds):
             return None
-        spent = sum((self._spent(i, noise) for i, noise in found.items()), Fraction(0))
-        selection_delta = self.delta - noise_delta if selects else Fraction(0)
-        threshold = self._threshold(found, selection_delta)
-        return _Draft(found, spent, noise_delta, selection_delta, threshold)
+        spent = {p: self._spent(p, noise, shares[p]) for p, noise in found.items()}
+        touched = sum(self.parts[part][1].groups for part in choosing)
+        deltas = {
+            part: (self.delta - noise_delta) * self.parts[part][1].groups / touched
+            for part in choosing
+        }
+        thresholds = {
+            part: self._threshold(found.get((part, plan.selection)), part, deltas.get(part))
+            for part, (plan, _) in enumerate(self.parts)
+            if plan.selection is not None
+        }
+        return _Draft(found, spent, noise_delta, deltas, thresholds)
 
-    def _spent(self, i: int, noise: VectorNoise) -> Fraction:
-        """Return the epsilon that vector i costs: its share of the joint one for Gaussian noise."""
+    def _shares(self, kinds: Mapping[Place, NoiseKind]) -> Mapping[Place, Fraction]:
+        """Return the epsilon of each noisy vector; together all of it.
+
+        One measure in several parts has one share, split in proportion to what noise of one scale
+        costs in each part: to Δ1 for Laplace noise, to Δ2^2 for Gaussian noise.
+        """
+        joined: dict[tuple[Measure, bool, int], list[Place]] = {}
+        for place in kinds:
+            measures = [v.measure for v in self.parts[place[0]][0].vectors]
+            before = measures[: place[1]].count(measures[place[1]])
+            key = measures[place[1]], self.selects(place), before
+            joined.setdefault(key, []).append(place)
+        wanted = {
+            key: min(self.parts[part][0].shares[i] for part, i in places)
+            for key, places in joined.items()
+        }
+        if any(share <= 0 for share in wanted.values()):
+            raise InternalError("a vector that needs noise has no share of epsilon")
+        total = sum(wanted.values(), Fraction(0))
+        shares: dict[Place, Fraction] = {}
+        for key, places in joined.items():
+            laplace = kinds[places[0]] is NoiseKind.LAPLACE
+            changes = {p: self.change(p) for p in places}
+            sizes = {p: c.l1 if laplace else c.l2_squared for p, c in changes.items()}
+            for place, size in sizes.items():
+                part = Fraction(size, sum(sizes.values()))
+                shares[place] = self.epsilon * wanted[key] / total * part
+        return shares
+
+    def _spent(self, place: Place, noise: VectorNoise, share: Fraction) -> Fraction:
+        """Return the epsilon that a vector costs: its share of the joint one for Gaussian noise."""
         if noise.kind is NoiseKind.GAUSSIAN:
-            return self.epsilons[i]
-        return Fraction(noise.lattice * self.facts.vectors[i].change.l1, noise.scale)
+            return share
+        return Fraction(noise.lattice * self.change(place).l1, noise.scale)
 
     def relative_variance(self, draft: _Draft) -> float:
         """Return the noise's variance in squares of what one unit adds, summed over the values."""
         total = 0.0
-        for i, noise in draft.noises.items():
-            if i != self.plan.selection:
-                one = noise.lattice * _size(self.facts.vectors[i].contribution)
+        for place, noise in draft.noises.items():
+            if not self.selects(place):
+                one = noise.lattice * self._one(place)
                 factor = 2 if noise.kind is NoiseKind.LAPLACE else 1
                 total += factor * float(Fraction(noise.scale, one)) ** 2
         return total
 
     def units_needed(self, draft: _Draft) -> Fraction:
         """Return how many units a key needs at least, before noise; 0 without selection."""
-        selection = self.plan.selection
-        if selection is None:
-            return Fraction(0)
-        noise = draft.noises.get(selection, EXACT)
-        return Fraction(draft.threshold, noise.lattice)
+        needed = [Fraction(0)]
+        for part, threshold in draft.thresholds.items():
+            selection = self.parts[part][0].selection
+            if selection is not None:
+                noise = draft.noises.get((part, selection), EXACT)
+                needed.append(Fraction(threshold, noise.lattice))
+        return max(needed)
 
-    def _laplace(self, i: int) -> VectorNoise | None:
-        """Return noise of scale l1/epsilon for vector i, or None above the largest scale."""
-        ratio = self.facts.vectors[i].change.l1 / self.epsilons[i]
+    def _one(self, place: Place) -> int:
+        """Return the largest entry of a vector that one unit can add to one group."""
+        return _size(self.parts[place[0]][1].vectors[place[1]].contribution)
+
+    def _laplace(self, place: Place, share: Fraction) -> VectorNoise | None:
+        """Return noise of scale l1/epsilon for a vector, or None above the largest scale."""
+        ratio = self.change(place).l1 / share
         return _on_lattice(NoiseKind.LAPLACE, ratio * ratio)
 
     def _gaussian(
-        self, vectors: tuple[int, ...], delta: Fraction
-    ) -> Mapping[int, VectorNoise | None]:
-        """Return joint noise for `vectors`, with None where there is none in range."""
-        epsilon = sum((self.epsilons[i] for i in vectors), Fraction(0))
-        unit = sigma1(epsilon, delta) if vectors else None
-        changed = sum(_coordinates(self.facts, i) for i in vectors)
+        self, shares: Mapping[Place, Fraction], delta: Fraction
+    ) -> Mapping[Place, VectorNoise | None]:
+        """Return joint noise for vectors with these epsilons, None where there is none in range."""
+        epsilon = sum(shares.values(), Fraction(0))
+        unit = sigma1(epsilon, delta) if shares else None
+        changed = sum(_coordinates(self.change(place)) for place in shares)
         if unit is None or changed > MOST_COORDINATES:
-            return dict.fromkeys(vectors)
+            return dict.fromkeys(shares)
         square = Fraction(unit) ** 2
         return {
-            i: _on_lattice(
-                NoiseKind.GAUSSIAN,
-                square * self.facts.vectors[i].change.l2_squared * epsilon / self.epsilons[i],
+            place: _on_lattice(
+                NoiseKind.GAUSSIAN, square * self.change(place).l2_squared * epsilon / share
             )
-            for i in vectors
+            for place, share in shares.items()
         }
 
-    def _threshold(self, noises: Mapping[int, VectorNoise], delta: Fraction) -> int:
-        """Return the selection's threshold in its vector's lattice units; 0 without selection."""
-        selection = self.plan.selection
-        if selection is None:
-            return 0
-        if selection not in noises:
+    def _threshold(self, noise: VectorNoise | None, part: int, delta: Fraction | None) -> int:
+        """Return a part's threshold in the lattice units of its selection's noise."""
+        plan, facts = self.parts[part]
+        if noise is None or delta is None or plan.selection is None:
             return self.min_units
-        noise, unit = noises[selection], self.facts.unit
+        unit = facts.unit
         log_delta = log_delta_per_group(
             delta,
             self.epsilon,
-            groups=self.facts.groups,
+            groups=facts.groups,
             group_size=unit.group_size,
             adjacency=unit.adjacency,
         )
-        one = _size(self.facts.vectors[selection].contribution)
-        start = noise.lattice * unit.group_size * one
+        start = noise.lattice * unit.group_size * self._one((part, plan.selection))
         rule = laplace_threshold if noise.kind is NoiseKind.LAPLACE else gaussian_threshold
         return max(rule(noise.scale, log_delta, start=start), noise.lattice * self.min_units)
 
+    def measurements(self, draft: _Draft) -> tuple[Measurement, ...]:
+        """Return one measurement a part."""
+        gaussian = {
+            place: draft.epsilons[place]
+            for place, noise in draft.noises.items()
+            if noise.kind is NoiseKind.GAUSSIAN
+        }
+        joint = sum(gaussian.values(), Fraction(0))
+        result = []
+        for part, (plan, _) in enumerate(self.parts):
+            own = {i: draft.noises.get((part, i), EXACT) for i in range(len(plan.vectors))}
+            chosen = None
+            if plan.selection is not None:
+                threshold = draft.thresholds.get(part, self.min_units)
+                chosen = Selection(plan.selection, threshold)
+            epsilon = sum((e for p, e in draft.epsilons.items() if p[0] == part), Fraction(0))
+            delta = draft.selection_deltas.get(part, Fraction(0))
+            if joint:
+                mine = sum((e for p, e in gaussian.items() if p[0] == part), Fraction(0))
+                delta += draft.noise_delta * mine / joint
+            cost = Cost(epsilon, delta, self._events(draft, part)) if epsilon else FREE
+            result.append(Measurement(tuple(own.values()), chosen, cost))
+        return tuple(result)
 
-def _shared(
-    plan: PlannedRelease, noisy: tuple[int, ...], epsilon: Fraction
-) -> Mapping[int, Fraction]:
-    """Return the epsilon of each noisy vector: its share among the noisy ones."""
-    if any(plan.shares[i] <= 0 for i in noisy):
-        raise InternalError("a vector that needs noise has no share of epsilon")
-    total = sum((plan.shares[i] for i in noisy), Fraction(0))
-    return {i: epsilon * plan.shares[i] / total for i in noisy}
+    def _events(self, draft: _Draft, part: int) -> tuple[Event, ...]:
+        """Return what the ledger stores: one event a noisy vector, in its lattice units."""
+        events: list[Event] = []
+        for place, noise in sorted(draft.noises.items()):
+            if place[0] != part:
+                continue
+            change = self.change(place).scaled(noise.lattice)
+            event = (
+                LaplaceEvent(noise.scale, change)
+                if noise.kind is NoiseKind.LAPLACE
+                else GaussianEvent(noise.scale, change.l2_squared)
+            )
+            chosen = draft.selection_deltas[part] if self.selects(place) else None
+            events.append(event if chosen is None else KeySelectionEvent(event, chosen))
+        return tuple(events)
 
 
-def _best(task: _Task, drafts: Mapping[tuple[NoiseKind, NoiseKind], _Draft]) -> Measurement:
+def _best(task: _Task, drafts: Mapping[tuple[NoiseKind, NoiseKind], _Draft]) -> _Draft:
     """Return the draft with the most exact values and then the fewest units that a key needs.
 
     The kind of noise of the values is decided between drafts of one kind throughout.
@@ -259,36 +376,7 @@ def _best(task: _Task, drafts: Mapping[tuple[NoiseKind, NoiseKind], _Draft]) -> 
         uniform = drafts.get((pair[0], pair[0]), drafts[pair])
         return task.relative_variance(uniform), task.units_needed(drafts[pair])
 
-    draft = drafts[min(drafts, key=error)]
-    selection = task.plan.selection
-    chosen = None if selection is None else Selection(selection, draft.threshold)
-    cost = Cost(draft.epsilon, draft.noise_delta + draft.selection_delta, _events(task, draft))
-    return Measurement(_noises(task.plan, draft.noises), chosen, cost)
-
-
-def _events(task: _Task, draft: _Draft) -> tuple[Event, ...]:
-    """Return what the ledger stores: one event a noisy vector, in its lattice units."""
-    events: list[Event] = []
-    for i, noise in sorted(draft.noises.items()):
-        change = task.facts.vectors[i].change.scaled(noise.lattice)
-        event = (
-            LaplaceEvent(noise.scale, change)
-            if noise.kind is NoiseKind.LAPLACE
-            else GaussianEvent(noise.scale, change.l2_squared)
-        )
-        selects = i == task.plan.selection
-        events.append(KeySelectionEvent(event, draft.selection_delta) if selects else event)
-    return tuple(events)
-
-
-def _noises(plan: PlannedRelease, noises: Mapping[int, VectorNoise]) -> tuple[VectorNoise, ...]:
-    """Return one noise a vector of the plan, exact where `noises` has none."""
-    return tuple(noises.get(i, EXACT) for i in range(len(plan.vectors)))
-
-
-def _exact_selection(selection: int | None, min_units: int) -> Selection | None:
-    """Return the selection by counts that no neighbour changes."""
-    return None if selection is None else Selection(selection, min_units)
+    return drafts[min(drafts, key=error)]
 
 
 def _on_lattice(kind: NoiseKind, square: Fraction) -> VectorNoise | None:
@@ -320,7 +408,6 @@ def _size(contribution: ContributionSet) -> int:
             return total
 
 
-def _coordinates(facts: Facts, i: int) -> int:
-    """Return how many coordinates of vector i a neighbour can change."""
-    profiles = facts.vectors[i].change.profiles
-    return max(sum(count for shift, count in profile if shift > 0) for profile in profiles)
+def _coordinates(change: Change) -> int:
+    """Return how many coordinates of a vector a neighbour can change."""
+    return max(sum(count for shift, count in profile if shift > 0) for profile in change.profiles)

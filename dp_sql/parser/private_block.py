@@ -9,7 +9,7 @@ from sqlglot import exp
 from dp_sql.parser import examples
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.expressions import Expressions, Hook
-from dp_sql.parser.group_keys import key_nodes
+from dp_sql.parser.group_keys import grouping, key_nodes
 from dp_sql.parser.joins import Step, join
 from dp_sql.parser.links import belongs_to_one, conjunction
 from dp_sql.parser.person import PersonGroups
@@ -150,9 +150,9 @@ class PrivateBlock:
 
         A key whose every value leads to one owner is grouped by the owner besides.
         """
-        nodes = key_nodes(self._statement, self._node)
+        nodes, sets = grouping(self._statement, self._node)
         owners = owners_of(self.relation)
-        if top or not owners:
+        if top or not owners or len(sets) > 1:
             return None
         keys = []
         for item in nodes:

@@ -11,7 +11,7 @@ from dp_sql.errors import QueryError
 from dp_sql.parser import aggregates, contribution, examples, options
 from dp_sql.parser.dialect import unnamed
 from dp_sql.parser.expressions import Expressions
-from dp_sql.parser.group_keys import key_nodes
+from dp_sql.parser.group_keys import grouping
 from dp_sql.parser.links import belongs_to_one
 from dp_sql.parser.names import deny_open
 from dp_sql.parser.scope import Environment, Scope, Statement
@@ -21,7 +21,7 @@ from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
 from dp_sql.plan.nulls import null_on
 from dp_sql.plan.relation import Relation, inputs
-from dp_sql.plan.release import Aggregate, AggregateKind, Key, Release
+from dp_sql.plan.release import GROUPING_SET, Aggregate, AggregateKind, Key, Release
 from dp_sql.plan.rows import Rows, Scan
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
@@ -61,6 +61,7 @@ class ReleaseBlock:
         self._owners = owners_of(source)
         self._keys: list[Key] = []
         self._written: list[tuple[exp.Expr, str]] = []  # keys as the text has them
+        self._sets: list[tuple[int, ...]] = []
         self._aggregates: list[Aggregate] = []
         self._name, self._position = "", 0
 
@@ -109,10 +110,11 @@ class ReleaseBlock:
             tuple(self._aggregates),
             tuple(sorted(_protected_tables(self._source))),
             self._env.options,
+            tuple(self._sets) if len(self._sets) > 1 else (),
         )
 
     def _bind_keys(self, node: exp.Select, *, top: bool) -> None:
-        nodes = key_nodes(self._statement, node)
+        nodes, sets = grouping(self._statement, node)
         distinct = node.args.get("distinct")
         if (
             top
@@ -123,16 +125,25 @@ class ReleaseBlock:
             if distinct.args.get("on") is not None:
                 raise self._statement.unsupported("DISTINCT ON isn't answered.", node)
             nodes = [i.unalias() for i in node.expressions]
+        places = []
         for item in nodes:
             if isinstance(item, exp.Star) or aggregates.has_aggregate(item):
                 raise self._statement.wrong("this can't be a GROUP BY key.", item)
             bound = self._binder.bind(item)
             self._check_key(bound, item)
+            if len(sets) > 1 and not columns_of(bound):
+                raise self._statement.unsupported(
+                    "a constant can't be one of several sets' keys.",
+                    item,
+                    hint="leave it out of GROUP BY",
+                )
             found = next((key for key in self._keys if key.expression == bound), None)
             if found is None:
                 found = Key(f"k{len(self._keys)}", bound)
                 self._keys.append(found)
+            places.append(self._keys.index(found))
             self._written.append((self._behind(item), found.name))
+        self._sets = [tuple(sorted({places[i] for i in one})) for one in sets]
 
     def _behind(self, item: exp.Expr) -> exp.Expr:
         """Return the expression that an alias names, or the item itself."""
@@ -181,6 +192,8 @@ class ReleaseBlock:
 
     def _open(self, node: exp.Expr) -> exp.Expr:
         """Rewrite an expression above the aggregates."""
+        if isinstance(node, exp.Grouping | exp.GroupingId):
+            return self._grouping(node)
         call = None if isinstance(node, exp.Window) else aggregates.read(node)
         if call is not None:
             return self._released(self._aggregate(call))
@@ -226,6 +239,26 @@ class ReleaseBlock:
         except QueryError:
             return None
         return next((key.name for key in self._keys if key.expression == bound), None)
+
+    def _grouping(self, node: exp.Grouping | exp.GroupingId) -> exp.Expr:
+        """Rewrite GROUPING(k, …): a bit for each key, 1 where the group's set is without it."""
+        names = [key.name for key in self._keys]
+        keys = [self._open(item) for item in node.expressions] if names else []
+        if not keys or any(not isinstance(k, exp.Column) or k.name not in names for k in keys):
+            raise self._statement.wrong(
+                "GROUPING takes keys of the GROUP BY.",
+                node,
+                hint=None if names else "GROUP BY ROLLUP (…)",
+            )
+        places = [names.index(key.name) for key in keys]
+        masks = ["".join("01"[place not in one] for place in places) for one in self._sets]
+        released = self._released(GROUPING_SET)
+        ifs = [
+            exp.If(this=released.copy().eq(number), true=exp.Literal.number(int(mask, 2)))
+            for number, mask in enumerate(masks)
+        ]
+        several = len(self._sets) > 1
+        return exp.cast(exp.Case(ifs=ifs) if several else exp.Literal.number(0), "BIGINT")
 
     def _bare(self, node: exp.Column) -> exp.Expr:
         """Rewrite a column that is no key: an alias of the select list, or an error."""

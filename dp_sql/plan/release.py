@@ -15,6 +15,8 @@ from dp_sql.schema.sqltype import SqlType
 
 GROUP_NUMBER = "group_number"
 """A released table's column that numbers its groups from 0."""
+GROUPING_SET = "grouping_set"
+"""A released table's column that tells from which of several sets of keys a group is."""
 
 
 class AggregateKind(StrEnum):
@@ -100,7 +102,11 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One block that mixes units, as the text has it. `name`: its table in the residual."""
+    """One block that mixes units, as the text has it. `name`: its table in the residual.
+
+    sets: where it groups by several sets of keys, each as places in `keys`, in the order of the
+    text; a set may stand there twice. Empty where it groups by all keys.
+    """
 
     name: str
     source: Rows
@@ -108,6 +114,7 @@ class Release:
     aggregates: tuple[Aggregate, ...]
     tables: tuple[str, ...]  # the protected tables that it reads, lower-cased, sorted
     options: Options = UNSAID
+    sets: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

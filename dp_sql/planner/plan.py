@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
+from dp_sql.dataclass import dataclass
 from dp_sql.plan.domains import domain_of
 from dp_sql.plan.expression import Column
 from dp_sql.plan.public import PublicFacts
@@ -60,10 +61,37 @@ def _reached(limits: Limits, rows: int | None) -> Limits:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a release by several sets of keys is like as a whole; it sets grids, never privacy.
+
+    groups: how many groups a unit may touch, over all sets. selects: whether some set has private
+    keys.
+    """
+
+    groups: int
+    selects: bool
+
+
+def group_limit(release: Release, catalog: Catalog, public: PublicFacts) -> int:
+    """Return how many groups of a release a unit may touch."""
+    if not release.keys or catalog.unit.level is not Level.USER:
+        return 1
+    rows = rows_per_unit(release.source, catalog.unit.level, public)
+    return _reached(limits_of(release, catalog), rows).max_groups
+
+
 def plan_release(
-    release: Release, catalog: Catalog, public: PublicFacts, epsilon: Fraction
+    release: Release,
+    catalog: Catalog,
+    public: PublicFacts,
+    epsilon: Fraction,
+    beside: Beside | None = None,
 ) -> PlannedRelease:
     """Return the planned form of a release that may spend `epsilon`.
+
+    beside: for one set of keys among several.
+
 
     Raises NotPrivateError for an unbounded argument, UnsupportedSQLError for too many groups.
     """
@@ -76,15 +104,16 @@ def plan_release(
     unit_rows = rows_per_unit(source, catalog.unit.level, public)
     limits = _reached(declared, unit_rows)
     user = catalog.unit.level is Level.USER
-    groups = 1 if not release.keys or not user else limits.max_groups
+    if beside is None:
+        beside = Beside(group_limit(release, catalog, public), bool(keys.private))
     rows = limits.max_rows_per_group if user else 1
     presence: Measure = PresenceMeasure(None) if user else CountMeasure(None)
     wanted = plan_measures(
         release.aggregates,
         lambda e: domain_of(e, domains),
-        Noise(rows, groups, epsilon),
+        Noise(rows, beside.groups, epsilon),
         never_null=never_null(release.source),
-        more=int(bool(keys.private)),
+        more=int(beside.selects),
     )
     measures = list(wanted.measures)
     selection = None

@@ -52,6 +52,7 @@ def build(
         tables=MappingProxyType(tables),
         ledger=model.ledger,
         sampler=model.sampler,
+        consistent=model.privacy.consistent,
     )
 
 

@@ -110,7 +110,10 @@ class PrivacyDefaults:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """A whole schema. Tables are found by lower-cased name (ASCII), as DuckDB finds them."""
+    """A whole schema. Tables are found by lower-cased name (ASCII), as DuckDB finds them.
+
+    consistent: whether answers by several sets of keys are made to add up.
+    """
 
     path: Path
     database: str  # "duckdb://" (in memory), "duckdb:///file" or a folder
@@ -119,6 +122,7 @@ class Catalog:
     tables: Mapping[str, TableSpec]
     ledger: str | None = None
     sampler: str = "exact"  # or "opendp"
+    consistent: bool = True
 
     def table(self, name: str) -> TableSpec | None:
         """Return the table of that name without regard to ASCII case, or None."""

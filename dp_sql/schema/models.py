@@ -169,6 +169,11 @@ class Privacy(_Keys):
     caps: Amounts | None = Field(
         default=None, description="The most epsilon and delta that one statement may ask."
     )
+    consistent: bool = Field(
+        default=True,
+        description="Make the answers by several sets of keys (GROUPING SETS, ROLLUP, CUBE) add up: "
+        "totals equal the sum of their parts.",
+    )
     radius: Annotated[Any, WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] = Field(
         default=None,
         description="Metres that a location may move (adjacency `metric`). Not supported yet.",

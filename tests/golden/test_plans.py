@@ -12,7 +12,7 @@ from small_catalog import CATALOG
 from dp_sql.executor.lower_relation import release_sql, selection_sql
 from dp_sql.parser.statement import parse
 from dp_sql.plan.printer import relation_text
-from dp_sql.planner.plan import plan_release
+from dp_sql.planner.sets import plan_sets
 from dp_sql.sensitivity.contribution import derive
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ STATEMENTS = [
     "SELECT name, COUNT(*) FROM visits JOIN regions USING (region) GROUP BY name",
     "SELECT COUNT(*) * 1.0 / (SELECT COUNT(*) FROM users) FROM visits",
     "SELECT name FROM regions ORDER BY name",
+    "SELECT region, category, SUM(amount), GROUPING(region) FROM visits GROUP BY ROLLUP (region, category)",
     "SELECT plan, COUNT(*) FROM visits v, users u WHERE v.user_id = u.user_id AND minutes > 9 GROUP BY plan",
     "SELECT AVG(t) FROM (SELECT user_id, SUM(amount) AS t FROM visits GROUP BY user_id)",
     "SELECT name, COUNT(v.minutes) FROM regions r LEFT JOIN visits v USING (region) GROUP BY name",
@@ -64,14 +65,14 @@ def _described(sql: str) -> str:
     query = parse(sql, CATALOG)
     lines = [f"# {sql}"]
     for release in query.releases:
-        plan = plan_release(release, CATALOG, _Facts(), Fraction(1))
-        facts = derive(plan, CATALOG.unit, _Facts())
-        lines.append(relation_text(plan.relation))
-        lines.append(f"groups {facts.groups} of {facts.cells}")
-        lines += [f"{v.rule}: {v.change.l1}, {v.change.l2_squared}" for v in facts.vectors]
-        lines.append(release_sql(plan))
-        if plan.selection_relation is not None:
-            lines.append(selection_sql(plan))
+        for plan in plan_sets(release, CATALOG, _Facts(), Fraction(1)):
+            facts = derive(plan, CATALOG.unit, _Facts())
+            lines.append(relation_text(plan.relation))
+            lines.append(f"groups {facts.groups} of {facts.cells}")
+            lines += [f"{v.rule}: {v.change.l1}, {v.change.l2_squared}" for v in facts.vectors]
+            lines.append(release_sql(plan))
+            if plan.selection_relation is not None:
+                lines.append(selection_sql(plan))
     lines.append(f"residual: {query.residual.sql}")
     text = "\n".join(lines)
     return re.sub(r"CAST\(\d{17,19} AS HUGEINT\)\)", "CAST(<hash key> AS HUGEINT))", text)

@@ -40,8 +40,11 @@ def statement(r: Random, *, user: bool) -> str:
         group = " GROUP BY ALL"
     elif r.random() < 0.5:
         group = " GROUP BY " + ", ".join(str(i + 1) for i in range(len(keys)))
-    else:
+    elif r.random() < 0.6:
         group = " GROUP BY " + ", ".join(keys)
+    else:
+        several = pick(r, ("ROLLUP ({})", "CUBE ({})", "GROUPING SETS ({}, ())"))
+        group = " GROUP BY " + several.format(", ".join(keys))
     return f"{source.before}SELECT {', '.join(items)} FROM {source.text}{where}{group}"
 
 

@@ -28,7 +28,7 @@ from dp_sql.executor import lower_relation
 from dp_sql.parser.statement import parse
 from dp_sql.plan.relation import BoundGroups, CountMeasure, Measure, Relation, SumMeasure
 from dp_sql.plan.release import PlannedRelease
-from dp_sql.planner.plan import plan_release
+from dp_sql.planner.sets import plan_sets
 from dp_sql.privacy.contribution import Box, ContributionSet, Profile, Simplex
 from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema.catalog import Catalog
@@ -67,7 +67,11 @@ def examine(r: Random) -> None:
     COUNTS["statements"] += 1
     try:
         query = parse(sql, catalog)
-        plans = [plan_release(x, catalog, engine(), pick(r, EPSILONS)) for x in query.releases]
+        plans = [
+            plan
+            for x in query.releases
+            for plan in plan_sets(x, catalog, engine(), pick(r, EPSILONS))
+        ]
         facts = [derive(plan, catalog.unit, engine()) for plan in plans]
     except InternalError as error:
         pytest.fail(f"{error}\n{sql}")

@@ -12,7 +12,7 @@ FILE = Path(__file__).parents[2] / "schemas" / "dp_sql.schema.json"
 
 KEYS = {  # every key of a schema file, by the place it has
     "SchemaFile": "version database privacy tables ledger sampler mechanisms worker answer_time",
-    "Privacy": "level adjacency group_size unit defaults caps radius budget",
+    "Privacy": "level adjacency group_size unit defaults caps consistent radius budget",
     "Amounts": "epsilon delta",
     "Table": "source id owner public unique budget limits columns data_version round_counts",
     "Through": "through on",
