@@ -252,18 +252,20 @@ class Maker:
         r = self.r
         number = write.number(1)
         real = f"CAST({number} AS DOUBLE)"  # of decimals DuckDB rounds a quantile to a decimal
-        counted = (
-            () if self.tame else (f"COUNT_IF({write.condition(0)})",)
-        )  # of nothing: NULL there
+        by = write.number(0)
+        free = (  # DuckDB's own answer has no order, or is NULL for nothing
+            f"COUNT_IF({write.condition(0)})", f"ARG_MIN({number}, {by})", f"ARG_MAX({number}, {by})",
+            f"ANY_VALUE({number})", f"LEN(LIST({number}))",
+        )  # fmt: skip
         call = pick(r, (
             "COUNT(*)", f"COUNT({number})", f"SUM({number})", f"AVG({number})", f"MIN({number})",
             f"MAX({number})", f"COUNT(DISTINCT {number})", f"MEDIAN({real})",
             f"{pick(r, ('VAR_POP', 'STDDEV_SAMP', 'VARIANCE', 'STDDEV_POP'))}({number})",
             f"BOOL_OR({write.condition(0)})", f"QUANTILE_DISC({number}, 0.25)",
-            f"QUANTILE_CONT({real}, 0.75)", *counted,
+            f"QUANTILE_CONT({real}, 0.75)", *(() if self.tame else free),
             f"COVAR_POP({number}, {write.number(0)})", f"SUM(DISTINCT {number})",
         ))  # fmt: skip
-        filtered = r.random() < 0.2
+        filtered = r.random() < 0.2 and not call.startswith("LEN")
         return f"{call} FILTER (WHERE {write.condition(0)})" if filtered else call
 
     def having(self, write: Writer) -> str:

@@ -137,6 +137,13 @@ def stage(make: Maker) -> Rows:
             f"ON {t.names['s']} = {a}.s"
         )
         return Rows(text, t.names, where=f"{t.names['x']} {word} {a}.m {off}")
+    if r.random() < 0.2:  # by the values of a public column
+        t, g = make.table("visits"), make.alias()
+        text = f"{t.text} JOIN regions AS {g} ON {t.names['t']} = {g}.city"
+        call = pick(r, ("AVG(x)", "SUM(x) / 3", "COUNT(*)", "MAX(n)"))
+        value = f"(SELECT {call} FROM visits AS v WHERE v.city = {g}.city) {off}"
+        names = t.names | {"area": f"{g}.area", "pop": f"{g}.pop"}
+        return Rows(text, names, where=f"{t.names['x']} {word} {value}")
     if r.random() < 0.2:
         before = f"WITH m AS (SELECT AVG({y}) AS y {released}) "
         return replace(

@@ -9,7 +9,7 @@ from oracle.statements import pick
 
 _AGGREGATES = (
     "SUM", "SUM", "AVG", "MIN", "MAX", "COUNT", "COUNT(DISTINCT", "SUM(DISTINCT", "MEDIAN", "VAR_POP",
-    "STDDEV_SAMP", "STDDEV", "QUANTILE_CONT", "QUANTILE_DISC",
+    "STDDEV_SAMP", "STDDEV", "QUANTILE_CONT", "QUANTILE_DISC", "ARG_MIN", "ANY_VALUE",
 )  # fmt: skip
 _RANKS = ("ROW_NUMBER()", "RANK()", "DENSE_RANK()", "PERCENT_RANK()", "CUME_DIST()", "NTILE(3)")
 _FRAMES = (
@@ -24,6 +24,8 @@ def aggregate(r: Random, number: str) -> str:
     word = pick(r, _AGGREGATES)
     if word.startswith("QUANTILE"):
         return f"{word}({number}, {pick(r, ('0.5', '0.25', '0', '1'))})"
+    if word == "ARG_MIN":
+        return f"ARG_MIN({number}, {pick(r, ('db', 'fl', 'hi', 'vc', 'da', 'dh'))})"
     return f"{word} {number})" if "(" in word else f"{word}({number})"
 
 
