@@ -26,7 +26,7 @@ def post() -> Iterator[PostProcessor]:
 
 
 def residual(sql: str) -> Residual:
-    return Residual(sql, None, ())
+    return Residual(sql, sql, sql, (), named=True)
 
 
 def keyed(kind: SqlType, keys: list[object]) -> list[ReleasedColumn]:
