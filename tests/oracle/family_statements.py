@@ -286,7 +286,7 @@ def statement(r: Random, family: str, *, tame: bool = False) -> Written:
     write = Writer(r, rows.names)
     sets = family == "grouping sets"
     keys = [write.key() for _ in range(pick(r, (1, 2, 2, 3) if sets else (0, 0, 1, 1, 2)))]
-    calls = [write.aggregate(user=True) for _ in range(pick(r, (1, 1, 1, 2, 3)))]
+    calls = [write.aggregate(user=True, plain=tame) for _ in range(pick(r, (1, 1, 1, 2, 3)))]
     items = [f"{k} AS k{i}" for i, k in enumerate(keys)]
     items += [f"{a} AS a{i}" for i, a in enumerate(calls)]
     where = and_(rows.where, write.condition(1) if r.random() < 0.2 else "")

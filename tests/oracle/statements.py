@@ -228,8 +228,8 @@ class Writer:
             case _:
                 return self._column("area", "half", "b", "s")
 
-    def aggregate(self, *, user: bool) -> str:
-        """Return an aggregate, with a FILTER now and then."""
+    def aggregate(self, *, user: bool, plain: bool = False) -> str:
+        """Return an aggregate, with a FILTER now and then. plain: as DuckDB reads it, without bounds."""
         r = self._r
         match r.randrange(12):
             case 0 | 1:
@@ -248,7 +248,7 @@ class Writer:
                 call = f"{pick(r, ('VAR_POP', 'VAR_SAMP', 'VARIANCE'))}({self.number(1)})"
             case _:
                 call = f"{pick(r, ('STDDEV', 'STDDEV_POP', 'AVG'))}({self.number(1)})"
-        if r.random() < 0.15:
+        if not plain and r.random() < 0.15:
             call = self._bounded(call)
         return f"{call} FILTER (WHERE {self.condition(1)})" if r.random() < 0.2 else call
 
