@@ -40,10 +40,7 @@ def plan_sets(
     limits = limits_of(release, catalog)
     most = limits.max_rows_per_group
     release = replace(release, source=with_grids(release.source, catalog, most))
-    parts = [
-        replace(release, keys=tuple(release.keys[i] for i in one), sets=())
-        for one in dict.fromkeys(release.sets)
-    ]
+    parts = [_part(release, one) for one in dict.fromkeys(release.sets)]
     plans = [plan_keys(part, catalog, public, most) for part in parts]
     beside = Beside(
         sum(group_limit(part, catalog, public) for part in parts),
@@ -54,6 +51,13 @@ def plan_sets(
         for condition in inside:
             parts = [replace(p, source=Filter(p.source, condition)) for p in parts]
     return tuple(plan_release(part, catalog, public, epsilon, beside) for part in parts)
+
+
+def _part(release: Release, places: tuple[int, ...]) -> Release:
+    """Return the release by one of its sets. A set without keys has one group, whatever its size."""
+    options = release.options if places else replace(release.options, min_units=None)
+    keys = tuple(release.keys[i] for i in places)
+    return replace(release, keys=keys, sets=(), options=options)
 
 
 def _conditions(plans: list[tuple[Release, KeyPlan]]) -> Iterator[Expression]:

@@ -211,6 +211,15 @@ def test_every_group_has_an_interval_that_holds_the_exact_value(people: dp_sql.C
     assert held / asked_for > 0.93
 
 
+def test_a_least_number_of_units_is_for_sets_with_keys(people: dp_sql.Connection) -> None:
+    sql = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1e9, delta = 1e-6, "
+        "min_privacy_units_per_group = 400) street, city, COUNT(*) FROM people GROUP BY CUBE (street, city)"
+    )
+    shown = set(people.sql(sql).fetchall())
+    assert shown == {(None, None, 900), ("s0", None, 450), ("s1", None, 450)}
+
+
 @pytest.mark.parametrize(
     ("sql", "kind", "words"),
     [
