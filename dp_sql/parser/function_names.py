@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sqlglot import exp
+
+from dp_sql.dataclass import dataclass
 
 BINARY: Mapping[type[exp.Expr], str] = {
     exp.Add: "+",

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import string
-from dataclasses import dataclass
+
+from dp_sql.dataclass import dataclass
 
 LONGEST = 1_000  # characters of a pattern
 _MOST_PARTS = 1_000  # of a pattern with every {n} written out; RE2 stops at a repetition of 1000
