@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dp_sql.dataclass import dataclass
+from dp_sql.errors import InternalError
 from dp_sql.plan.domains import domain_of
 from dp_sql.plan.expression import Column
 from dp_sql.plan.public import PublicFacts
@@ -93,8 +94,11 @@ def plan_release(
     beside: for one set of keys among several.
 
 
-    Raises NotPrivateError for an unbounded argument, UnsupportedSQLError for too many groups.
+    Raises NotPrivateError for an unbounded argument, UnsupportedSQLError for too many groups,
+    InternalError for several sets of keys, which `planner.sets` plans one by one.
     """
+    if release.sets:
+        raise InternalError("several sets of keys are several plans")
     declared = limits_of(release, catalog)
     most = declared.max_rows_per_group
     source = with_grids(release.source, catalog, most)

@@ -14,17 +14,19 @@ from functools import cache
 from random import Random
 
 import pytest
+from oracle.judge import released, shifts
 from oracle.neighbours import database, neighbours, rows_of
 from oracle.small_engine import SmallEngine, Totals
 from oracle.small_schema import PUBLIC, small_catalog
 from oracle.statements import pick
-from test_oracle import released, shifts
 from test_oracle_witnesses import r as row
 
+from dp_sql.errors import InternalError
 from dp_sql.mechanisms.calibrate_gaussian import sigma1
 from dp_sql.mechanisms.measurement import Measurement, NoiseKind, calibrate_sets
 from dp_sql.parser.statement import parse
 from dp_sql.plan.release import PlannedRelease
+from dp_sql.planner.plan import plan_release
 from dp_sql.planner.sets import plan_sets
 from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema.catalog import Catalog
@@ -168,3 +170,10 @@ def test_gaussian_noise_of_many_sets_grows_with_the_root_of_their_number() -> No
     noise = many[0][1].noises[0]
     assert noise.scale / noise.lattice == pytest.approx(float(unit) * math.sqrt(32), rel=1e-2)
     assert one[0][1].noises[0].kind is NoiseKind.LAPLACE
+
+
+def test_several_sets_are_not_planned_as_one() -> None:
+    catalog = small_catalog()
+    (release,) = parse("SELECT COUNT(*) FROM visits GROUP BY ROLLUP (s, b)", catalog).releases
+    with pytest.raises(InternalError):
+        plan_release(release, catalog, engine(), EPSILON)
