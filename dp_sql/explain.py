@@ -60,7 +60,7 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
         )
         lines += [f"  {text}" for text in states[table].lines()]
     if prepared.steps and not prepared.costs:
-        lines.append("Cost: none, the answer depends on public facts alone.")
+        lines.append("Cost: none, the answer depends on nothing that is protected.")
     if prepared.costs:
         epsilon = max(c.epsilon for c in prepared.costs.values())
         delta = max(c.delta for c in prepared.costs.values())
@@ -81,12 +81,42 @@ def _protects(catalog: Catalog) -> str:
         case Adjacency.SUBSTITUTION:
             how = "being replaced by another"
         case Adjacency.ZERO_OUT:
-            how = "being replaced by NULL"
+            how = "holding its values or NULL"
         case Adjacency.METRIC:
-            how = "being moved"
+            how = f"being at one place or another, up to {float(unit.radius or 0):g} metres away"
         case _:
             assert_never(unit.adjacency)
-    return f"Protects {what}{many} {how}."
+    return " ".join([f"Protects {what}{many} {how}.", *unprotected(catalog)])
+
+
+def unprotected(catalog: Catalog, table: str | None = None) -> list[str]:
+    """Return the sentence that says what this adjacency leaves open, none for those that hide rows.
+
+    table: the lower-cased name of one table, of which alone it then speaks.
+    """
+    unit = catalog.unit
+    names = [n for n, spec in catalog.tables.items() if not spec.public and table in (None, n)]
+    match unit.adjacency:
+        case Adjacency.ADD_REMOVE | Adjacency.SUBSTITUTION:
+            return []
+        case Adjacency.ZERO_OUT:
+            columns = ", ".join(
+                column.name if table is not None else f"{catalog.tables[name].name}.{column.name}"
+                for name in names
+                for key, column in catalog.tables[name].columns.items()
+                if not unit.changes(name, key)
+            )
+            whose = "" if unit.level is Level.EVENT else " and whose they are"
+            return [
+                f"Not protected: that rows are there{whose}"
+                + (f", and the columns {columns}." if columns else ".")
+            ]
+        case Adjacency.METRIC:
+            places = sorted(c for t, c in unit.latitudes | unit.longitudes if t in names)
+            rest = f"all columns but {', '.join(places)}, moves over more than the radius"
+            return [f"Not protected: that a row is there, {rest}, and rows without a place."]
+        case _:
+            assert_never(unit.adjacency)
 
 
 def _joint(parsed: Release, steps: list[Step], *, consistent: bool) -> list[str]:

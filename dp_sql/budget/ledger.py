@@ -39,8 +39,8 @@ from dp_sql.budget.verify import verify
 from dp_sql.errors import LedgerError
 from dp_sql.privacy.amount import show
 from dp_sql.privacy.cost import Cost
-from dp_sql.privacy.unit import PrivacyUnit
-from dp_sql.schema.catalog import BudgetSpec
+from dp_sql.privacy.unit import Adjacency, Named, PrivacyUnit
+from dp_sql.schema.catalog import BudgetSpec, ascii_lower
 
 _ANEW = (
     "or give the table a new `id`: that starts a second budget, and its people lose at most the sum"
@@ -59,11 +59,13 @@ class Ledger:
     def register(self, identity: str, name: str, unit: PrivacyUnit, spec: BudgetSpec) -> None:
         """Make a table known under its identity, with the unit and the budget that it has for life.
 
+        name: as the schema has it. What the unit says of other tables isn't kept.
         Does nothing where it is known with the same ones. Raises LedgerError where they differ: the
         charges so far were priced for the old unit, and a budget isn't raised by editing a schema.
         """
         now, order = _now(), order_of(spec)
-        wanted = Registration(identity, name, unit, spec, order, now)
+        own = unit.of_table(ascii_lower(name))
+        wanted = Registration(identity, name, own, spec, order, now)
         with self._store.transaction(write=True) as connection:
             known = rows.registration(connection, identity)
             if known is None:
@@ -213,7 +215,17 @@ def _protection(unit: PrivacyUnit) -> PrivacyUnit:
 
 
 def _unit_words(unit: PrivacyUnit) -> str:
-    return f"level {unit.level}, adjacency {unit.adjacency}, group_size {unit.group_size}"
+    words = f"level {unit.level}, adjacency {unit.adjacency}, group_size {unit.group_size}"
+    if unit.adjacency is Adjacency.ZERO_OUT:
+        words += f", all columns protected but {_names(unit.kept) or 'none'}"
+    if unit.radius is not None:
+        places = _names(unit.latitudes | unit.longitudes)
+        words += f", radius {float(unit.radius):g} of {places}"
+    return words
+
+
+def _names(columns: frozenset[Named]) -> str:
+    return ", ".join(sorted(column for _, column in columns))
 
 
 def _budget_words(spec: BudgetSpec) -> str:

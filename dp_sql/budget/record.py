@@ -12,13 +12,14 @@ import json
 from collections.abc import Iterable
 from enum import StrEnum
 from fractions import Fraction
+from typing import assert_never
 
 from dp_sql.budget.accountant import Filter, Spend, filter_of
 from dp_sql.budget.left import Share
 from dp_sql.dataclass import dataclass
 from dp_sql.privacy.amount import show, show_down
 from dp_sql.privacy.event import Event
-from dp_sql.privacy.unit import PrivacyUnit
+from dp_sql.privacy.unit import Adjacency, Level, Named, PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec
 
 GENESIS = "0" * 64
@@ -54,7 +55,8 @@ class Receipt:
 class Registration:
     """A table as it was registered, for life. `registered_at`: ISO 8601, UTC, for people only.
 
-    alpha: the order of its Rényi filter, None where it has none.
+    unit: as it is for this table (`PrivacyUnit.of_table`). alpha: the order of its Rényi filter, None
+    where it has none.
     """
 
     identity: str
@@ -73,7 +75,8 @@ class Registration:
     def digest(self) -> str:
         """The digest of everything that was registered."""
         unit, spec = self.unit, self.spec
-        fields = (self.identity, self.name, unit.level, unit.adjacency, str(unit.group_size))
+        size = str(unit.group_size)
+        fields = (self.identity, self.name, unit.level, adjacency_text(unit), size)
         amounts = map(fraction_text, (spec.epsilon, spec.delta, spec.selection_delta))
         order = repr(self.alpha)
         return digest(*fields, unit.name, spec.accountant, *amounts, order, self.registered_at)
@@ -164,6 +167,56 @@ class Verification:
 def digest(*fields: str) -> str:
     """Return the SHA-256 of the fields, as 64 hexadecimal digits; no two lists share a digest."""
     return hashlib.sha256(json.dumps(fields).encode("ascii")).hexdigest()
+
+
+def adjacency_text(unit: PrivacyUnit) -> str:
+    """Return the adjacency of one table's unit, with the columns and the radius that define it.
+
+    The columns are those of `PrivacyUnit.of_table`.
+    """
+    match unit.adjacency:
+        case Adjacency.ADD_REMOVE | Adjacency.SUBSTITUTION:
+            return unit.adjacency.value
+        case Adjacency.ZERO_OUT:
+            details: dict[str, object] = {"kept": _columns(unit.kept)}
+        case Adjacency.METRIC:
+            details = {
+                "latitude": _columns(unit.latitudes),
+                "longitude": _columns(unit.longitudes),
+                "radius": fraction_text(unit.radius or Fraction(0)),
+            }
+        case _:
+            assert_never(unit.adjacency)
+    return f"{unit.adjacency.value} {json.dumps(details)}"
+
+
+def _columns(columns: frozenset[Named]) -> list[str]:
+    return sorted(column for _, column in columns)
+
+
+def unit_from_texts(level: str, stored: str, group_size: int, name: str) -> PrivacyUnit:
+    """Return one table's unit from what `adjacency_text` wrote. Raises ValueError for anything else."""
+    word, _, rest = stored.partition(" ")
+    details = json.loads(rest) if rest else {}
+    if not isinstance(details, dict):
+        raise ValueError("what defines an adjacency is a mapping")  # noqa: TRY004
+
+    def columns(key: str) -> frozenset[Named]:
+        return frozenset(("", text(column)) for column in details.get(key, ()))
+
+    unit = PrivacyUnit(
+        Level(level),
+        Adjacency(word),
+        group_size,
+        name,
+        columns("kept"),
+        columns("latitude"),
+        columns("longitude"),
+        fraction_from_text(details["radius"]) if "radius" in details else None,
+    )
+    if adjacency_text(unit) != stored:
+        raise ValueError("an adjacency of a ledger is stored as it is written")
+    return unit
 
 
 def spend_texts(spend: Spend) -> tuple[str, str, str, str, str]:

@@ -19,17 +19,18 @@ from dp_sql.budget.record import (
     Registration,
     StatementRecord,
     Status,
+    adjacency_text,
     digest,
     fraction_from_text,
     fraction_text,
     spend_from_texts,
     spend_texts,
     text,
+    unit_from_texts,
 )
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import LedgerError
 from dp_sql.privacy.event_json import events_from_json, events_to_json
-from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.schema.catalog import AccountantKind, BudgetSpec
 
 VERSION = 1
@@ -177,7 +178,7 @@ def add_registration(connection: sqlite3.Connection, registration: Registration)
         "identity": registration.identity,
         "name": registration.name,
         "level": unit.level.value,
-        "adjacency": unit.adjacency.value,
+        "adjacency": adjacency_text(unit),
         "group_size": unit.group_size,
         "unit": unit.name,
         "accountant": spec.accountant.value,
@@ -334,7 +335,7 @@ def _registration_of(
     stored: str,
 ) -> Registration:
     """Return what a row of `tables` says. Raises ValueError or TypeError where it is damaged."""
-    protected = PrivacyUnit(Level(level), Adjacency(adjacency), group_size, unit)
+    protected = unit_from_texts(level, adjacency, group_size, unit)
     amounts = fraction_from_text(epsilon), fraction_from_text(delta)
     kind, selected = AccountantKind(accountant), fraction_from_text(selection_delta)
     order = None if alpha is None else float(alpha)

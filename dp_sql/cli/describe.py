@@ -5,9 +5,17 @@ from __future__ import annotations
 from dp_sql.cli.grid import table
 from dp_sql.cli.values import exact_text
 from dp_sql.errors import QueryError
+from dp_sql.explain import unprotected
 from dp_sql.privacy.amount import show
 from dp_sql.privacy.unit import Level
-from dp_sql.schema.catalog import BudgetSpec, Catalog, ColumnSpec, OwnerThrough, TableSpec
+from dp_sql.schema.catalog import (
+    BudgetSpec,
+    Catalog,
+    ColumnSpec,
+    OwnerThrough,
+    TableSpec,
+    ascii_lower,
+)
 
 _MOST_VALUES = 8  # declared values that are shown before "…"
 
@@ -92,6 +100,7 @@ def _facts(spec: TableSpec, catalog: Catalog) -> list[str]:
         facts.append(f"Protects everything of one {catalog.unit.name}.")
     else:
         facts.append("Protects one row.")
+    facts += unprotected(catalog, ascii_lower(spec.name))
     if spec.limits is not None:
         facts.append(
             f"A statement uses at most {spec.limits.max_groups} groups of one "

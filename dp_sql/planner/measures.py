@@ -44,6 +44,7 @@ _MOST_NOISE = 2**48  # a noise scale, in steps of a moment vector: the samplers 
 _MOST_SCALED = 2**80  # cells^degree * max_rows: times 2^45 rows it still fits a HUGEINT
 _COUNTS = (AggregateKind.COUNT, AggregateKind.COUNT_OWNERS)
 _NOISE_CELLS = 2**10  # so many grid steps lie in one noise scale at least
+_MOVED_CELLS = 64  # so many grid steps lie in what a neighbour moves a value by at least
 _LARGEST = Fraction(10**150)  # bounds of an argument: its square fits a DOUBLE
 _FARTHEST = 2**60  # of a row's place from the start of its unit's bounds, in cells
 _MOST_STEPS = 2**40  # a noise scale has at most so many steps of a sum's grid
@@ -65,12 +66,14 @@ class Wanted:
 class Noise:
     """What the planner knows of the noise: it sets grids, never privacy.
 
-    max_rows, max_groups: the limits of one unit. epsilon: of the whole release.
+    max_rows, max_groups: the limits of one unit. epsilon: of the whole release. moved: how far a
+    neighbour moves an argument, where that is less than its range; else None.
     """
 
     max_rows: int
     max_groups: int
     epsilon: Fraction
+    moved: Callable[[Expression], Fraction | None] = lambda _: None
 
     def rows(self, vectors: int) -> Fraction:
         """Return the Laplace scale of a count in rows, when `vectors` share the epsilon."""
@@ -128,7 +131,7 @@ def plan_measures(
         if one.bounds is not None and degree == 0:
             graded[one] = _sum_of_unit(one.argument, one.bounds, found, rows / noise.max_rows)
         elif degree == 0:
-            graded[one] = _sum(one.argument, found, rows)
+            graded[one] = _sum(one.argument, found, rows, noise.moved(one.argument))
         else:
             null = one == host and not _in(one.argument, never_null)
             most = _MOST_CELLS[degree]
@@ -136,8 +139,9 @@ def plan_measures(
                 most**degree * noise.max_rows > _MOST_SCALED or most**degree > room
             ):
                 most //= 2
+            moved = noise.moved(one.argument)
             graded[one] = (
-                _moments(one.argument, found, degree, rows, most, null_component=null)
+                _moments(one.argument, found, degree, rows, most, moved=moved, null_component=null)
                 if one.bounds is None
                 else _mean_of_unit(one.argument, one.bounds, found, rows, most, null_component=null)
             )
@@ -245,7 +249,9 @@ def bounded(aggregate: Aggregate, argument: Expression, domain: Domain) -> Domai
     )
 
 
-def _sum(argument: Expression, domain: Domain, rows: Fraction) -> SumMeasure:
+def _sum(
+    argument: Expression, domain: Domain, rows: Fraction, moved: Fraction | None
+) -> SumMeasure:
     low, high = _ends(domain)
     if low == 0 == high:
         high = Fraction(1)
@@ -257,7 +263,7 @@ def _sum(argument: Expression, domain: Domain, rows: Fraction) -> SumMeasure:
             step *= 2
         return SumMeasure(argument, low, high, step)
     width = high - low if high > low else largest
-    step = _power_below(min(scale / _NOISE_CELLS, width / FINEST_CELLS))
+    step = _power_below(min(scale / _NOISE_CELLS, width / FINEST_CELLS, _fine(moved, width)))
     while largest / step > 2**52:
         step *= 2
     return SumMeasure(argument, low, high, step)
@@ -270,6 +276,7 @@ def _moments(
     rows: Fraction,
     most: int,
     *,
+    moved: Fraction | None,
     null_component: bool,
 ) -> MomentMeasure:
     low, high = _ends(domain)
@@ -280,9 +287,15 @@ def _moments(
         if natural <= most:
             return MomentMeasure(argument, low, high, natural, degree, null_component)
     cells = min(FINEST_CELLS, most)
-    while cells < most and cells * rows < _NOISE_CELLS:
+    finest = (high - low) / _fine(moved, high - low)
+    while cells < most and (cells * rows < _NOISE_CELLS or cells < finest):
         cells *= 2
     return MomentMeasure(argument, low, high, cells, degree, null_component)
+
+
+def _fine(moved: Fraction | None, width: Fraction) -> Fraction:
+    """Return a step so small that rounding adds little to how far a neighbour moves a value."""
+    return width if not moved else min(width, moved / _MOVED_CELLS)
 
 
 def _widened(domain: Domain, asked: _Asked) -> Domain:
@@ -335,7 +348,7 @@ def _mean_of_unit(
     """Return the measure of a mean where each unit's mean in a group is bounded."""
     step = domain.step if domain.step and not bounds[0] % domain.step else None
     inside = replace(domain, low=bounds[0], high=bounds[1], step=step)
-    made = _moments(argument, inside, 1, rows, most, null_component=null_component)
+    made = _moments(argument, inside, 1, rows, most, moved=None, null_component=null_component)
     low, high = _ends(domain)
     width = (made.high - made.low) / made.cells
     first = min(0, math.floor((low - made.low) / width))

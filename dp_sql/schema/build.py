@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import MappingProxyType
 
-from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
+from dp_sql.privacy.unit import Level
 from dp_sql.schema import models
 from dp_sql.schema.budgets import budget_spec, limits_spec, privacy_defaults
 from dp_sql.schema.catalog import Catalog, ColumnSpec, TableSpec, ascii_lower
@@ -15,6 +15,7 @@ from dp_sql.schema.columns import column_spec
 from dp_sql.schema.document import Document, Where, dotted, shorten
 from dp_sql.schema.ownership import check_ownership, find_column, owner_of
 from dp_sql.schema.places import check_database, check_distinct_data, check_source
+from dp_sql.schema.protection import privacy_unit
 from dp_sql.schema.support import refuse_unsupported
 
 _NAME = re.compile(r"[\x20-\x7e]{1,255}")
@@ -31,12 +32,6 @@ def build(
     refuse_unsupported(model, document)
     where_data_are = check_database(model.database, document, database)
     level = Level(model.privacy.level)
-    unit = PrivacyUnit(
-        level,
-        Adjacency(model.privacy.adjacency),
-        model.privacy.group_size,
-        model.privacy.unit or ("row" if level is Level.EVENT else "unit"),
-    )
     _check_names(document, ("tables",), model.tables, what="table")
     tables = {
         ascii_lower(name): _table(document, level, where_data_are, name, table)
@@ -47,7 +42,7 @@ def build(
     return Catalog(
         path=path,
         database=where_data_are,
-        unit=unit,
+        unit=privacy_unit(document, model, tables),
         defaults=privacy_defaults(document, model.privacy),
         tables=MappingProxyType(tables),
         ledger=model.ledger,

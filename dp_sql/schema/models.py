@@ -32,6 +32,7 @@ MAX_VALUES = 100_000
 MAX_COUNT = 1_000_000_000  # of groups, rows, units, characters: far inside of 64 bits
 MAX_GROUP_SIZE = 1_000_000
 MAX_AMOUNT = Fraction(10**100)  # floats in results hold it
+MAX_RADIUS = 20_037_508
 MIN_EPSILON = Fraction(1, 10**12)  # the ledger's units
 MIN_DELTA = Fraction(1, 10**24)
 
@@ -87,6 +88,15 @@ def _delta(value: object) -> Fraction:
     return _amount(value, lambda number: parse_delta(number, name="it"), MIN_DELTA)
 
 
+def _radius(value: object) -> Fraction:
+    """Return metres above 0, at most half of the way round the earth."""
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise _wrong(f"must be a number of metres, not {describe(value)}")
+    if not Decimal(value).is_finite() or not 0 < value <= MAX_RADIUS:
+        raise _wrong(f"must be above 0 and at most {MAX_RADIUS:,} metres, half of the way round")
+    return Fraction(value)
+
+
 def _wrong(message: str) -> PydanticCustomError:
     """Return the error of a value that must be something else; the message follows its name."""
     return PydanticCustomError("wrong_value", "{message}", {"message": message})
@@ -118,6 +128,11 @@ Delta = Annotated[
     Fraction,
     PlainValidator(_delta),
     WithJsonSchema({"type": "number", "minimum": 0, "exclusiveMaximum": 1}),
+]
+Radius = Annotated[
+    Fraction,
+    PlainValidator(_radius),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
 ]
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Word = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -153,8 +168,9 @@ class Privacy(_Keys):
     adjacency: Literal["add_remove", "substitution", "zero_out", "metric"] = Field(
         default="add_remove",
         description="What a neighbouring data set may change: `add_remove` (one unit comes or "
-        "goes) or `substitution` (one unit is replaced; the number of units is public). "
-        "`zero_out` and `metric` are not supported yet.",
+        "goes), `substitution` (one unit is replaced; the number of units is public), `zero_out` "
+        "(one unit's protected columns become NULL; that it is there is public) or `metric` (one "
+        "row's place moves by at most `radius`; all else is public).",
     )
     group_size: Annotated[int, Field(ge=1, le=MAX_GROUP_SIZE)] = Field(
         default=1, description="How many units are protected at once; 1 protects each unit."
@@ -174,9 +190,8 @@ class Privacy(_Keys):
         description="Make the answers by several sets of keys (GROUPING SETS, ROLLUP, CUBE) add up: "
         "totals equal the sum of their parts.",
     )
-    radius: Annotated[Any, WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] = Field(
-        default=None,
-        description="Metres that a location may move (adjacency `metric`). Not supported yet.",
+    radius: Radius | None = Field(
+        default=None, description="Metres that a row's place may move (adjacency `metric`)."
     )
     budget: Amounts | None = Field(
         default=None, description="A cap per person over all tables. Not supported yet."
@@ -262,15 +277,19 @@ class Column(_Keys):
         default=False,
         description="True where all rows of a unit agree. Only `false` is supported yet.",
     )
-    protected: Annotated[Any, WithJsonSchema({"type": "boolean"})] = Field(
+    protected: bool | None = Field(
         default=None,
-        description="Whether a unit's values are secret (`zero_out`). Not supported yet.",
+        description="False where everybody may know a unit's values (adjacency `zero_out`); true "
+        "when left out, but for owners and the keys that lead to them.",
     )
-    latitude: Annotated[Any, WithJsonSchema({"type": "boolean"})] = Field(
-        default=None, description="The column is a latitude (`metric`). Not supported yet."
+    latitude: bool = Field(
+        default=False,
+        description="True where the column is the latitude of a row, in degrees (adjacency `metric`).",
     )
-    longitude: Annotated[Any, WithJsonSchema({"type": "boolean"})] = Field(
-        default=None, description="The column is a longitude (`metric`). Not supported yet."
+    longitude: bool = Field(
+        default=False,
+        description="True where the column is the longitude of a row, in degrees (adjacency "
+        "`metric`).",
     )
 
 

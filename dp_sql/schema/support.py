@@ -47,12 +47,6 @@ def _unsupported(model: models.SchemaFile) -> Iterator[_Unsupported]:
 
 
 def _in_privacy(privacy: models.Privacy) -> Iterator[_Unsupported]:
-    if privacy.adjacency not in ("add_remove", "substitution"):
-        yield _Unsupported(
-            ("privacy", "adjacency"), "use add_remove or substitution", privacy.adjacency
-        )
-    if "radius" in privacy.model_fields_set:
-        yield _Unsupported(("privacy", "radius"), "remove it; it belongs to adjacency metric")
     if privacy.budget is not None:
         yield _Unsupported(("privacy", "budget"), "remove it, and give each table its budget")
 
@@ -72,8 +66,5 @@ def _in_budget(where: Where, budget: models.Budget) -> Iterator[_Unsupported]:
 
 
 def _in_column(where: Where, column: models.Column) -> Iterator[_Unsupported]:
-    for key in ("protected", "latitude", "longitude"):
-        if key in column.model_fields_set:
-            yield _Unsupported((*where, key), "remove it; every column of a unit is protected")
     if column.constant_per_unit:
         yield _Unsupported((*where, "constant_per_unit"), "remove it", "true")

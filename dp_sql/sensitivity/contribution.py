@@ -25,8 +25,9 @@ from dp_sql.plan.release import PlannedRelease
 from dp_sql.plan.rows import Project, Scan
 from dp_sql.privacy.contribution import Box, Change, ContributionSet, Simplex
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
-from dp_sql.sensitivity.delta import change, unchanged
+from dp_sql.sensitivity.delta import change, nudged, unchanged
 from dp_sql.sensitivity.locality import require_local
+from dp_sql.sensitivity.motion import Motion, motions_of
 from dp_sql.sensitivity.multiplicity import require_bounded, rows_per_unit
 from dp_sql.sensitivity.ownership import is_protected, owner_of, owners_of
 
@@ -56,6 +57,8 @@ def derive(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) -> Fact
     )
     cells = plan.cells
     groups = _groups(main.groups, cells, keyed=bool(plan.keys))
+    motions = motions_of(plan.relation, unit)
+    apart_motions = motions_of(plan.selection_relation or plan.relation, unit)
     facts = []
     position = 0
     for index, vector in enumerate(plan.vectors):
@@ -68,7 +71,11 @@ def derive(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) -> Fact
         if contribution is None:
             raise InternalError("a vector that nothing bounds")
         reach = _groups(bounds.groups, None if apart else cells, keyed=bool(plan.keys))
-        facts.append(_vector(plan, vector.measure, contribution, reach, cells, apart, unit))
+        motion = (apart_motions if apart else motions)[at]
+        rows = 1 if bounds.groups is None else bounds.groups
+        facts.append(
+            _vector(plan, vector.measure, contribution, reach, cells, apart, unit, motion, rows)
+        )
     owner = owner_of(plan.relation)
     return Facts(
         unit,
@@ -88,15 +95,27 @@ def _vector(
     cells: int | None,
     apart: bool,  # noqa: FBT001  a fact of the vector, no switch
     unit: PrivacyUnit,
+    motion: Motion,
+    rows: int,
 ) -> VectorFacts:
     moved: Change
     if _always_one(plan, measure, unit):
         moved, rule = unchanged(), "every row counts once and the number of rows is public"
     elif cells == 0 and not apart:
         moved, rule = unchanged(), "the public keys have no value, so there is no group"
+    elif motion.steps == 0:
+        moved, rule = unchanged(), "it reads nothing that a neighbour changes"
     else:
-        moved = change(contribution, groups, None if apart else cells, unit)
+        bound = None if apart else cells
+        moved = change(contribution, groups, bound, unit, in_place=motion.in_place)
         rule = f"{_set_in_words(contribution)} in each of {groups} group{'s' * (groups > 1)}"
+        if motion.steps is not None:
+            near = nudged(measure, motion.steps, rows, unit)
+            if near.l1 <= moved.l1 and near.l2_squared <= moved.l2_squared:
+                moved, rule = (
+                    near,
+                    f"a value that moves by at most {motion.steps} steps in its group",
+                )
     return VectorFacts(contribution, moved, rule)
 
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 from typing import assert_never
 
 from dp_sql.errors import InternalError
+from dp_sql.plan.relation import CountMeasure, Measure, MomentMeasure, PresenceMeasure, SumMeasure
 from dp_sql.privacy.contribution import Box, Change, ContributionSet, Profile, Simplex
 from dp_sql.privacy.unit import Adjacency, PrivacyUnit
 
 
 def change(
-    contribution: ContributionSet, groups: int, cells: int | None, unit: PrivacyUnit
+    contribution: ContributionSet,
+    groups: int,
+    cells: int | None,
+    unit: PrivacyUnit,
+    *,
+    in_place: bool = False,
 ) -> Change:
     """Return the change of one vector when `unit.group_size` units change.
 
     groups: how many groups a unit touches at most (L0, at least 1). cells: how many groups can be
-    released (G), None where that is unknown.
+    released (G), None where that is unknown. in_place: no neighbour changes which groups a unit
+    touches (`motion.motions_of`), for adjacencies that keep the rows alone.
 
     Claim:   no neighbour moves the vector further than the profiles say, in any cost that is convex
              in a coordinate and adds up over coordinates.
@@ -25,8 +32,10 @@ def change(
              share j of them, where max(0, 2 L0 - G) <= j <= L0, and there a component moves by its
              width. The cost is linear in j, so both ends suffice. In a shared group two elements of
              a simplex differ by at most its total in each of two components: no more than the same
-             two vectors in two groups. group_size k: k units move one coordinate k times as far in
-             the same groups, which costs most by convexity.
+             two vectors in two groups. zero_out and metric put other rows of the same unit in the
+             place of its rows, which is a substitution; in place, all L0 groups are shared.
+             group_size k: k units move one coordinate k times as far in the same groups, which costs
+             most by convexity.
     Assumes: the SQL enforces the set and the number of groups; 0 is in the set.
     Source:  [Dwork2006]
     """
@@ -36,20 +45,46 @@ def change(
     match unit.adjacency:
         case Adjacency.ADD_REMOVE:
             profiles = [_one_sided(contribution, reach)]
-        case Adjacency.SUBSTITUTION:
+        case Adjacency.SUBSTITUTION | Adjacency.ZERO_OUT | Adjacency.METRIC:
             fewest = 0 if cells is None else max(0, 2 * reach - cells)
+            fewest = reach if in_place else fewest
             profiles = [_two_sided(contribution, reach, shared) for shared in {fewest, reach}]
-        case Adjacency.ZERO_OUT | Adjacency.METRIC:
-            raise InternalError("the schema refuses this adjacency")
         case _:
             assert_never(unit.adjacency)
-    size = unit.group_size
-    return Change(tuple(tuple((shift * size, n) for shift, n in p) for p in profiles))
+    return Change(tuple(profiles)).scaled(unit.group_size)
 
 
 def unchanged() -> Change:
     """Return the change of a vector that no neighbour moves: its value is public."""
     return Change(((),))
+
+
+def nudged(measure: Measure, steps: int, rows: int, unit: PrivacyUnit) -> Change:
+    """Return the change of one vector when values of a unit's rows move by so many steps of its grid.
+
+    rows: how many rows a unit has at most. A sum's value is its number of steps; a moment vector's is
+    its place in 0..cells.
+
+    Claim:   no neighbour moves the vector further than the profile says, in any cost that is convex
+             in a coordinate and adds up over coordinates.
+    Why:     a row's key stays, so its `steps` fall into one coordinate of a sum. Of the moments of
+             degree d over K cells, (K - a) ... a, no component moves by more than m = d K^(d-1) steps,
+             and all together by no more than 2 m (their total is constant, so what the growing ones
+             gain the others lose, and that is m at most), which costs most in two coordinates. Rows
+             of one unit, and k = group_size units, cost most, by convexity, in the same coordinates.
+    Assumes: rows, owners and keys are the same on both data sets (`motion.motions_of`).
+    Source:  [Dwork2006], [Bernstein1912]
+    """
+    match measure:
+        case SumMeasure():
+            shift, coordinates = steps, 1
+        case MomentMeasure(cells=cells, degree=degree):
+            shift, coordinates = degree * cells ** (degree - 1) * steps, 2
+        case CountMeasure() | PresenceMeasure():
+            raise InternalError("a count has no value that moves")
+        case _:
+            assert_never(measure)
+    return Change((((shift * rows, coordinates),),)).scaled(unit.group_size)
 
 
 def _one_sided(contribution: ContributionSet, groups: int) -> Profile:

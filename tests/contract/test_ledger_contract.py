@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -171,6 +172,42 @@ def test_a_table_keeps_the_unit_that_its_charges_were_priced_for(
     with pytest.raises(LedgerError, match="level user, adjacency add_remove, group_size 1"):
         ledger.register("a", "a", unit, ONE)
     assert ledger.state("a").registration.unit == UNIT
+
+
+ZERO = PrivacyUnit(
+    Level.USER, Adjacency.ZERO_OUT, kept=frozenset({("y", "uid"), ("z", 'a, "b"'), ("z", "uid")})
+)
+METRIC = PrivacyUnit(
+    Level.EVENT,
+    Adjacency.METRIC,
+    latitudes=frozenset({("z", "lat"), ("y", "lat")}),
+    longitudes=frozenset({("z", "lon")}),
+    radius=Fraction(201, 2),
+)
+
+
+@pytest.mark.parametrize(
+    ("unit", "other", "words"),
+    [
+        (ZERO, replace(ZERO, kept=ZERO.kept | {("z", "c")}), 'columns protected but a, "b", uid'),
+        (ZERO, replace(ZERO, kept=ZERO.kept - {("z", "uid")}), "zero_out"),
+        (ZERO, PrivacyUnit(Level.USER, Adjacency.ADD_REMOVE), "zero_out"),
+        (METRIC, replace(METRIC, radius=Fraction(100)), "radius 100.5 of lat, lon"),
+        (METRIC, replace(METRIC, latitudes=frozenset({("z", "lon")})), "metric"),
+        (METRIC, replace(METRIC, longitudes=frozenset()), "metric"),
+    ],
+)
+def test_a_table_keeps_the_columns_and_the_radius_that_its_charges_were_priced_for(
+    ledger: Ledger, unit: PrivacyUnit, other: PrivacyUnit, words: str
+) -> None:
+    ledger.register("z", "Z", unit, ONE)
+    ledger.reserve(statement(), {"z": laplace("0.1")})
+    elsewhere = replace(unit, kept=unit.kept - {("y", "uid")})
+    ledger.register("z", "Z", replace(elsewhere, latitudes=unit.latitudes - {("y", "lat")}), ONE)
+    assert ledger.state("z").registration.unit == unit.of_table("z")
+    with pytest.raises(LedgerError, match=re.escape(words)):
+        ledger.register("z", "Z", other, ONE)
+    assert ledger.verify().problems == ()
 
 
 def test_the_state_says_how_many_more_of_the_last_kind_fit(ledger: Ledger) -> None:

@@ -90,5 +90,6 @@ def compare(
             first += count
         check(moved, fact.change, told)
         counts["vectors"] += 1
+        counts["exact"] += fact.change.l1 == 0
         if fact.change.l1 and sum(moved) == fact.change.l1:
             counts["reached"] += 1

@@ -236,6 +236,7 @@ def keys_shown(
         ({}, 1, 5, DELTA / 2),  # Gaussian noise, here and last: half of delta selects
         ({"group_size": 3}, 3, 1, DELTA),
         ({"adjacency": Adjacency.SUBSTITUTION}, 1, 1, DELTA / 2 / Fraction(1 + math.exp(0.5))),
+        ({"adjacency": Adjacency.ZERO_OUT}, 1, 1, DELTA / 2 / Fraction(1 + math.exp(0.5))),
     ],
 )
 def test_rare_keys_show_as_seldom_as_claimed(

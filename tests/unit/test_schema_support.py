@@ -17,15 +17,6 @@ UNSUPPORTED: dict[str, tuple[str, str, str, int, int]] = {  # old, new, name, li
         2,
         14,
     ),
-    "zero_out": (
-        "adjacency: add_remove",
-        "adjacency: zero_out",
-        "privacy.adjacency: zero_out",
-        5,
-        14,
-    ),
-    "metric": ("adjacency: add_remove", "adjacency: metric", "privacy.adjacency: metric", 5, 14),
-    "radius": ("group_size: 2", "radius: 100", "privacy.radius", 6, 3),
     "privacy.budget": ("group_size: 2", "budget: {epsilon: 1}", "privacy.budget", 6, 3),
     "advanced": (
         "accountant: renyi",
@@ -60,27 +51,6 @@ UNSUPPORTED: dict[str, tuple[str, str, str, int, int]] = {  # old, new, name, li
         46,
     ),
     "yearly": ("accountant: renyi", "renew: yearly", "tables.orders.budget.renew: yearly", 15, 46),
-    "protected": (
-        "max_length: 200",
-        "protected: true",
-        "tables.orders.columns.note.protected",
-        23,
-        29,
-    ),
-    "latitude": (
-        "max_length: 200",
-        "latitude: true",
-        "tables.orders.columns.note.latitude",
-        23,
-        29,
-    ),
-    "longitude": (
-        "max_length: 200",
-        "longitude: true",
-        "tables.orders.columns.note.longitude",
-        23,
-        29,
-    ),
     "constant": (
         "max_length: 200",
         "constant_per_unit: true",

@@ -1,0 +1,240 @@
+"""What a neighbour moves of a release, under an adjacency that keeps the rows (zero_out, metric)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import assert_never
+
+from dp_sql.dataclass import dataclass
+from dp_sql.errors import InternalError
+from dp_sql.plan.expression import Column, Expression
+from dp_sql.plan.relation import (
+    BoundGroups,
+    BoundRows,
+    CountMeasure,
+    KeepKeys,
+    Measure,
+    MeasureRows,
+    MomentMeasure,
+    PresenceMeasure,
+    Relation,
+    SumMeasure,
+    SumPerUnit,
+    output,
+)
+from dp_sql.plan.rows import (
+    Filter,
+    GroupRows,
+    Join,
+    JoinKind,
+    Mark,
+    Project,
+    Rows,
+    Scan,
+    SetKind,
+    SetRows,
+    StageScan,
+    WindowFunction,
+    WindowRows,
+)
+from dp_sql.privacy.unit import Adjacency, PrivacyUnit
+from dp_sql.sensitivity.drift import LATITUDE, STILL, Drift, Drifts, drift_of, still
+from dp_sql.sensitivity.ownership import owners_of
+
+
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """How far a neighbour moves what one row of a unit adds to a vector.
+
+    in_place: it changes no rows and no keys, so a unit adds to the same groups. steps: of the
+    measure's grid (of the sum, or of the place in 0..cells); 0 where the vector stays, None where it
+    moves in any way.
+    """
+
+    in_place: bool
+    steps: int | None
+
+
+def motions_of(relation: Relation, unit: PrivacyUnit) -> tuple[Motion, ...]:
+    """Return how far a neighbour moves what each measure gives.
+
+    Claim:   in place, D and D' give the same rows with the same owners and keys, and only rows of
+             changed units add something else: where there are steps, by so many each.
+    Why:     `drifts_of` finds the rows and keys unchanged; what bounds them (KeepKeys, SumPerUnit,
+             BoundGroups) reads owners, keys and numbers of rows alone. Two values at a distance of
+             d are rounded to steps of g at a distance of floor(d / g) + 1 at most; a value that is
+             NULL stays NULL, and clamping moves two values no further apart.
+    Assumes: limits cut by (unit, key) and the number of rows.
+    Source:  [Chatzikokolakis2013]
+    """
+    measured = _measured(relation)
+    drifts = drifts_of(measured.source, unit) if unit.keeps_rows else None
+    if (
+        drifts is None
+        or owners_of(measured.source) & drifts.keys()
+        or not _all_still(measured.key_expressions, drifts)
+    ):
+        return tuple(Motion(in_place=False, steps=None) for _ in measured.measures)
+    return tuple(
+        Motion(in_place=True, steps=_steps(measure, drifts, unit)) for measure in measured.measures
+    )
+
+
+def reach_of(expression: Expression, source: Rows, unit: PrivacyUnit) -> Fraction | None:
+    """Return how far a neighbour moves an expression over `source`; None: in any way."""
+    drifts = drifts_of(source, unit) if unit.adjacency is Adjacency.METRIC else None
+    drift = None if drifts is None else drift_of(expression, drifts)
+    return None if drift is None else _reach(drift, unit)
+
+
+def _reach(drift: Drift, unit: PrivacyUnit) -> Fraction:
+    return drift.slope * unit.degrees + drift.slack
+
+
+def _measured(relation: Relation) -> MeasureRows:
+    while isinstance(relation, KeepKeys | SumPerUnit | BoundRows | BoundGroups):
+        relation = relation.source
+    if not isinstance(relation, MeasureRows):
+        raise InternalError("a release needs measured rows")
+    return relation
+
+
+def _steps(measure: Measure, drifts: Drifts, unit: PrivacyUnit) -> int | None:
+    argument = measure.argument
+    drift = STILL if argument is None else drift_of(argument, drifts)
+    if drift is None:
+        return None
+    if drift.still:
+        return 0
+    match measure:
+        case CountMeasure() | PresenceMeasure():
+            return 0  # they read whether it is NULL
+        case SumMeasure(low=low, high=high, step=step):
+            width = measure.ends[1] - measure.ends[0]
+        case MomentMeasure(low=low, high=high, cells=cells):
+            step, width = (high - low) / cells, cells
+        case _:
+            assert_never(measure)
+    largest = max(abs(low), abs(high)) + high - low
+    moved = _reach(drift, unit) + largest / 2**49  # floats on the way to the grid
+    return min(width, _rounded(moved, step))
+
+
+def _rounded(distance: Fraction, step: Fraction) -> int:
+    """Return how many steps apart two values may be that are so far apart and rounded to steps."""
+    return int(distance // step) + 1
+
+
+def drifts_of(rows: Rows, unit: PrivacyUnit) -> Drifts | None:
+    """Return the columns that a neighbour may change; None where it may change which rows there are.
+
+    Claim:   unless None is returned, the rows of D and D' pair up, with the same values in every
+             column that isn't listed and a distance as listed in the others.
+    Why:     node by node. A scan keeps its rows. A filter, a join, a group, a mark and a window that
+             read unchanged columns alone do the same to paired rows; an aggregate and a window over
+             unchanged columns have the same input, and give the same bits. What reads a changed
+             column, or a subquery whose rows may change, may change; DISTINCT and its kin read
+             every column.
+    Assumes: rows are unit-local (`sensitivity.locality`), and what it assumes; owners and the keys
+             that lead to them don't change, which the schema enforces. A row that several owners
+             share changes with none of them.
+    Source:  [McSherry2009]
+    """
+    match rows:
+        case Scan():
+            return _scanned(rows, unit)
+        case StageScan():
+            return {}
+        case Filter(source=source, predicate=predicate):
+            return _if_still((predicate,), drifts_of(source, unit))
+        case Project(source=source, columns=columns, expressions=expressions):
+            below = drifts_of(source, unit)
+            if below is None:
+                return None
+            values = (drift_of(expression, below) for expression in expressions)
+            return _moving(zip(columns, values, strict=True))
+        case Join():
+            return _joined(rows, unit)
+        case Mark():
+            return _marked(rows, unit)
+        case GroupRows(source=source, key_expressions=keys, aggregates=aggregates):
+            below = _if_still(keys, drifts_of(source, unit))
+            if below is None:
+                return None
+            return {
+                a.column.number: None
+                for a in aggregates
+                if a.argument is not None and not still(a.argument, below)
+            }
+        case WindowRows(source=source, functions=functions):
+            below = drifts_of(source, unit)
+            if below is None:
+                return None
+            return {
+                **below,
+                **{f.column.number: None for f in functions if not _all_still(_read(f), below)},
+            }
+        case SetRows():
+            return _combined(rows, unit)
+        case _:
+            assert_never(rows)
+
+
+def _read(function: WindowFunction) -> tuple[Expression, ...]:
+    order = (item.expression for item in function.order)
+    return (*function.arguments, *function.partition, *order)
+
+
+def _scanned(scan: Scan, unit: PrivacyUnit) -> Drifts:
+    if scan.public:
+        return {}
+    latitude = LATITUDE if unit.adjacency is Adjacency.METRIC else None
+    return {
+        column.number: latitude if (scan.table, source) in unit.latitudes else None
+        for column, source in zip(scan.columns, scan.sources, strict=True)
+        if unit.changes(scan.table, source)
+    }
+
+
+def _joined(join: Join, unit: PrivacyUnit) -> Drifts | None:
+    left, right = drifts_of(join.left, unit), drifts_of(join.right, unit)
+    if left is None or right is None:
+        return None
+    if join.kind in (JoinKind.ASOF, JoinKind.ASOF_LEFT) and right:
+        return None  # it chooses among rows that differ in columns that may change
+    return _if_still((join.condition,), {**left, **right})
+
+
+def _marked(mark: Mark, unit: PrivacyUnit) -> Drifts | None:
+    left, right = drifts_of(mark.left, unit), drifts_of(mark.right, unit)
+    if left is None:
+        return None
+    read = tuple(e for e in (mark.condition, mark.operand, mark.value) if e is not None)
+    if right is not None and _all_still(read, {**left, **right}):
+        return left
+    return {**left, mark.column.number: None}
+
+
+def _combined(rows: SetRows, unit: PrivacyUnit) -> Drifts | None:
+    left, right = drifts_of(rows.left, unit), drifts_of(rows.right, unit)
+    if left is None or right is None:
+        return None
+    found: dict[int, Drift | None] = {}
+    for column, a, b in zip(rows.columns, output(rows.left), output(rows.right), strict=True):
+        if a.number in left or b.number in right:
+            found[column.number] = None
+    return found if rows.kind is SetKind.UNION_ALL or not found else None
+
+
+def _all_still(expressions: Iterable[Expression], drifts: Drifts) -> bool:
+    return all(still(expression, drifts) for expression in expressions)
+
+
+def _if_still(expressions: Iterable[Expression], drifts: Drifts | None) -> Drifts | None:
+    """Return the drifts where no neighbour changes what the expressions give, else None."""
+    return drifts if drifts is not None and _all_still(expressions, drifts) else None
+
+
+def _moving(found: Iterable[tuple[Column, Drift | None]]) -> Drifts:
+    return {c.number: drift for c, drift in found if drift is None or not drift.still}
