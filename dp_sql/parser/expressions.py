@@ -222,6 +222,8 @@ class Expressions:
 
     def _word(self, node: exp.Expr) -> str | None:
         """Return the name of a function as it is written, None where its place isn't known."""
+        if isinstance(node, exp.SimilarTo):
+            return "SIMILAR TO"
         start, end = node.meta.get("start"), node.meta.get("end")
         if not isinstance(node, exp.Func) or not isinstance(start, int) or not isinstance(end, int):
             return None

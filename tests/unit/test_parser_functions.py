@@ -96,6 +96,7 @@ def test_a_list_in_brackets_is_not_one_in_parentheses() -> None:
         ("instr(minutes, 'a') = 1", QueryError, "instr takes a text, not INTEGER"),
         ("datediff('eon', day, day) = 1", QueryError, "datediff doesn't take 'eon'"),
         ("regexp_matches(category, '(')", QueryError, "regexp_matches can't read the pattern"),
+        ("'a' SIMILAR TO category", QueryError, "SIMILAR TO takes its pattern"),
         ("list_contains([minutes], 1)", QueryError, "list_contains takes a list of constants"),
         ("list_position(category, 'a') = 1", UnsupportedSQLError, "list_position isn't"),
         ("['a'][minutes + 1] = 'a'", UnsupportedSQLError, r"x\[…\] isn't answered"),
