@@ -250,6 +250,12 @@ class Subqueries:
                 )
         if len(query.expressions) != 1:
             raise self._statement.wrong("a subquery that is a value has one column.", query)
+        if query.args.get("from_") is None:
+            raise self._statement.unsupported(
+                "a subquery without FROM is only its expression.",
+                query,
+                hint="the expression itself, without SELECT",
+            )
         item = query.expressions[0].unalias()
         env = self._env.inside(self._scope)
         relation, scope, correlated = self._blocks.rows_of(query, env)
