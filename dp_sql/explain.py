@@ -64,9 +64,14 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
     if prepared.costs:
         epsilon = max(c.epsilon for c in prepared.costs.values())
         delta = max(c.delta for c in prepared.costs.values())
+        kept = catalog.unit.keeps_rows
+        who, found = ("don't have it", "do") if kept else ("aren't there", "are")
+        wrong = (
+            "says a value of 5 % of those who" if kept else "is wrong about 5 % of the people who"
+        )
         lines.append(
-            "An attacker who is wrong about 5 % of the people who aren't there finds at most "
-            f"{_true_positives(epsilon, delta):.1%} of those who are."
+            f"An attacker who {wrong} {who} finds at most {_true_positives(epsilon, delta):.1%} of "
+            f"those who {found}."
         )
     return "\n".join(lines)
 

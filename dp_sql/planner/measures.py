@@ -67,13 +67,15 @@ class Noise:
     """What the planner knows of the noise: it sets grids, never privacy.
 
     max_rows, max_groups: the limits of one unit. epsilon: of the whole release. moved: how far a
-    neighbour moves an argument, where that is less than its range; else None.
+    neighbour moves an argument, where that is less than its range; else None. free_rows: COUNT(*)
+    costs nothing, so it is better counted apart.
     """
 
     max_rows: int
     max_groups: int
     epsilon: Fraction
     moved: Callable[[Expression], Fraction | None] = lambda _: None
+    free_rows: bool = False
 
     def rows(self, vectors: int) -> Fraction:
         """Return the Laplace scale of a count in rows, when `vectors` share the epsilon."""
@@ -106,9 +108,10 @@ def plan_measures(
         else:
             degrees[one] = 0
     free = [one for one in degrees if one.bounds is None]
-    if stars and free and not any(degrees.values()):
+    shared = stars and not noise.free_rows
+    if shared and free and not any(degrees.values()):
         degrees[free[0]] = 1  # a sum beside COUNT(*) shares its vector: no split
-    host = next((one for one, degree in degrees.items() if degree), None) if stars else None
+    host = next((one for one, degree in degrees.items() if degree), None) if shared else None
     plain: list[Measure] = list(
         dict.fromkeys(
             CountMeasure(a.argument, _whole(a.bounds))

@@ -34,7 +34,7 @@ from dp_sql.planner.row_grids import with_grids
 from dp_sql.privacy.unit import Level
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import Catalog, Limits
-from dp_sql.sensitivity.motion import reach_of
+from dp_sql.sensitivity.motion import drifts_in_place, reach_of
 from dp_sql.sensitivity.multiplicity import rows_per_unit
 
 _FIRST = 1_000_000  # numbers of the planner's own columns; the parser's stay far below
@@ -116,7 +116,14 @@ def plan_release(
     wanted = plan_measures(
         release.aggregates,
         lambda e: domain_of(e, domains),
-        Noise(rows, beside.groups, epsilon, lambda e: reach_of(e, source, catalog.unit)),
+        Noise(
+            rows,
+            beside.groups,
+            epsilon,
+            lambda e: reach_of(e, source, catalog.unit),
+            drifts_in_place(source, tuple(k.expression for k in release.keys), catalog.unit)
+            is not None,
+        ),
         never_null=never_null(release.source),
         more=int(beside.selects),
     )

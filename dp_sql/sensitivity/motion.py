@@ -69,16 +69,20 @@ def motions_of(relation: Relation, unit: PrivacyUnit) -> tuple[Motion, ...]:
     Source:  [Chatzikokolakis2013]
     """
     measured = _measured(relation)
-    drifts = drifts_of(measured.source, unit) if unit.keeps_rows else None
-    if (
-        drifts is None
-        or owners_of(measured.source) & drifts.keys()
-        or not _all_still(measured.key_expressions, drifts)
-    ):
+    drifts = drifts_in_place(measured.source, measured.key_expressions, unit)
+    if drifts is None:
         return tuple(Motion(in_place=False, steps=None) for _ in measured.measures)
     return tuple(
         Motion(in_place=True, steps=_steps(measure, drifts, unit)) for measure in measured.measures
     )
+
+
+def drifts_in_place(source: Rows, keys: tuple[Expression, ...], unit: PrivacyUnit) -> Drifts | None:
+    """Return what a neighbour changes of rows in groups, None where it may change rows or groups."""
+    drifts = drifts_of(source, unit) if unit.keeps_rows else None
+    if drifts is None or owners_of(source) & drifts.keys() or not _all_still(keys, drifts):
+        return None
+    return drifts
 
 
 def reach_of(expression: Expression, source: Rows, unit: PrivacyUnit) -> Fraction | None:

@@ -74,10 +74,18 @@ def test_zero_out_answers_what_isnt_protected_for_nothing(folder: Path) -> None:
         )
         assert [w for w, _ in noisy.fetchall()] == ["ward 0", "ward 1", "ward 2"]
         assert list(noisy.cost) == ["visits"]
+        mixed = connection.sql(
+            "SELECT ward, COUNT(*) AS n, AVG(days) AS d FROM visits GROUP BY ward", epsilon=1
+        )
+        assert [n for _, n, _ in mixed.fetchall()] == [300, 300, 300]  # counted apart, so exact
+        assert list(mixed.cost) == ["visits"]
         told = connection.explain("SELECT COUNT(*) FROM visits WHERE days > 3", epsilon=1)
         assert "Protects everything of one patient holding its values or NULL." in told
         assert "Not protected: that rows are there and whose they are, and the columns" in told
         assert "visits.pid, visits.ward." in told
+        assert (
+            "An attacker who says a value of 5 % of those who don't have it finds at most" in told
+        )
         with pytest.raises(ParameterError, match="delta"):  # a protected key is selected
             connection.sql("SELECT illness, COUNT(*) FROM visits GROUP BY illness", epsilon=1)
 
