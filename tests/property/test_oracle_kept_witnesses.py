@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import pytest
 from oracle.kept import METRES, zeroing
+from oracle.places import PlacesEngine, places_catalog
 from oracle.small_engine import Row, SmallEngine
 from oracle.small_schema import COLUMNS, POOLS, PUBLIC, small_catalog
-from test_oracle_kept import PlacesEngine, places_catalog
 
 from dp_sql.parser.statement import parse
 from dp_sql.plan.facts import Facts
