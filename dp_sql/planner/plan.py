@@ -68,11 +68,18 @@ class Beside:
     """What a release by several sets of keys is like as a whole; it sets grids, never privacy.
 
     groups: how many groups a unit may touch, over all sets. selects: whether some set has private
-    keys.
+    keys. free_rows: whether COUNT(*) costs nothing in any set.
     """
 
     groups: int
     selects: bool
+    free_rows: bool
+
+
+def counts_are_free(release: Release, catalog: Catalog) -> bool:
+    """Return whether no neighbour changes the rows of a release or its keys."""
+    keys = tuple(key.expression for key in release.keys)
+    return drifts_in_place(release.source, keys, catalog.unit) is not None
 
 
 def group_limit(release: Release, catalog: Catalog, public: PublicFacts) -> int:
@@ -94,7 +101,6 @@ def plan_release(
 
     beside: for one set of keys among several.
 
-
     Raises NotPrivateError for an unbounded argument, UnsupportedSQLError for too many groups,
     InternalError for several sets of keys, which `planner.sets` plans one by one.
     """
@@ -110,7 +116,8 @@ def plan_release(
     limits = _reached(declared, unit_rows)
     user = catalog.unit.level is Level.USER
     if beside is None:
-        beside = Beside(group_limit(release, catalog, public), bool(keys.private))
+        free = counts_are_free(release, catalog)
+        beside = Beside(group_limit(release, catalog, public), bool(keys.private), free)
     rows = limits.max_rows_per_group if user else 1
     presence: Measure = PresenceMeasure(None) if user else CountMeasure(None)
     wanted = plan_measures(
@@ -121,8 +128,7 @@ def plan_release(
             beside.groups,
             epsilon,
             lambda e: reach_of(e, source, catalog.unit),
-            drifts_in_place(source, tuple(k.expression for k in release.keys), catalog.unit)
-            is not None,
+            beside.free_rows,
         ),
         never_null=never_null(release.source),
         more=int(beside.selects),

@@ -14,7 +14,7 @@ from dp_sql.plan.release import PlannedRelease, Release
 from dp_sql.plan.rows import Filter
 from dp_sql.planner.keys import KeyPlan, plan_keys
 from dp_sql.planner.lineage import expand, scan_column
-from dp_sql.planner.plan import Beside, group_limit, limits_of, plan_release
+from dp_sql.planner.plan import Beside, counts_are_free, group_limit, limits_of, plan_release
 from dp_sql.planner.row_grids import with_grids
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import Catalog
@@ -42,14 +42,15 @@ def plan_sets(
     release = replace(release, source=with_grids(release.source, catalog, most))
     parts = [_part(release, one) for one in dict.fromkeys(release.sets)]
     plans = [plan_keys(part, catalog, public, most) for part in parts]
-    beside = Beside(
-        sum(group_limit(part, catalog, public) for part in parts),
-        selects=any(plan.private for plan in plans),
-    )
     if catalog.consistent:
         inside = list(_conditions(list(zip(parts, plans, strict=True))))
         for condition in inside:
             parts = [replace(p, source=Filter(p.source, condition)) for p in parts]
+    beside = Beside(
+        sum(group_limit(part, catalog, public) for part in parts),
+        selects=any(plan.private for plan in plans),
+        free_rows=all(counts_are_free(part, catalog) for part in parts),
+    )
     return tuple(plan_release(part, catalog, public, epsilon, beside) for part in parts)
 
 

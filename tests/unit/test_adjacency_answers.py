@@ -90,6 +90,23 @@ def test_zero_out_answers_what_isnt_protected_for_nothing(folder: Path) -> None:
             connection.sql("SELECT illness, COUNT(*) FROM visits GROUP BY illness", epsilon=1)
 
 
+def test_sets_of_keys_share_their_measures_where_one_of_them_is_protected(folder: Path) -> None:
+    with dp_sql.connect(folder / "patients.yaml", ledger=":memory:") as connection:
+        rows = connection.sql(
+            "SELECT ward, (days > 9) AS long, COUNT(*) AS n, AVG(days) AS d FROM visits "
+            "WHERE ward < 'x' GROUP BY GROUPING SETS ((ward), (long), ()) ORDER BY ALL",
+            epsilon=50,
+            delta=1e-4,
+        ).fetchall()
+        free = connection.sql(
+            "SELECT ward, COUNT(*) AS n, AVG(days) AS d FROM visits GROUP BY ROLLUP (ward) "
+            "ORDER BY ward",
+            epsilon=1,
+        ).fetchall()
+    assert len(rows) >= 4
+    assert [n for _, n, _ in free] == [300, 300, 300, 900]
+
+
 def test_metric_answers_all_but_places_for_nothing(folder: Path) -> None:
     with dp_sql.connect(folder / "trips.yaml", ledger=":memory:") as connection:
         free = connection.sql(
