@@ -33,7 +33,7 @@ from dp_sql.errors import DPSQLError, InternalError
 from dp_sql.parser.statement import parse
 from dp_sql.plan.facts import Facts
 from dp_sql.plan.release import PlannedRelease
-from dp_sql.planner.plan import plan_release
+from dp_sql.planner.sets import plan_sets
 from dp_sql.privacy.unit import Level
 from dp_sql.schema.catalog import Catalog
 from dp_sql.sensitivity import drift, motion
@@ -59,7 +59,11 @@ def planned(
     COUNTS["statements"] += 1
     try:
         query = parse(sql, catalog)
-        plans = [plan_release(x, catalog, engine, pick(r, EPSILONS)) for x in query.releases]
+        plans = [
+            plan
+            for x in query.releases
+            for plan in plan_sets(x, catalog, engine, pick(r, EPSILONS))
+        ]
         return [(plan, derive(plan, catalog.unit, engine)) for plan in plans]
     except InternalError as error:
         pytest.fail(f"{error}\n{sql}")
