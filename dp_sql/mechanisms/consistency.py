@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +78,7 @@ def read_sets(parts: Sequence[Part]) -> list[list[Numbers]]:
 
     Whole counts and sums are rounded in the finest set, with the rounding error carried from one
     group to the next, so that totals, which are sums of rounded parts, stay within one or so of what
-    they were. Where the noise is below half a row every value is rounded alone.
+    they were. Where every set has noise, but below half a row, each value is rounded alone.
     """
     columns = [read(plan, released) for plan, released in parts]
     links = nesting([plan for plan, _ in parts], [released.keys for _, released in parts])
@@ -90,10 +91,11 @@ def read_sets(parts: Sequence[Part]) -> list[list[Numbers]]:
         whole = isinstance(readout, CountReadout | SumReadout) and aggregate.type == BIGINT
         if whole and not isinstance(first.vectors[readout.vector].measure, PresenceMeasure):
             totals = [_totals(part, place) for part in parts]
+            alone = all(0 < found.spread < _VISIBLE for found in totals)
             settled = settle(
                 links,
                 [len(released.keys) for _, released in parts],
-                lambda part, groups, totals=totals: totals[part].rounded(groups),  # type: ignore[misc]
+                partial(_rounded, totals, alone),
             )
             for column, values in zip(columns, settled, strict=True):
                 column[place] = nearest(values, 1)
@@ -108,14 +110,21 @@ class _Totals:
     denominator: int
     spread: float
 
-    def rounded(self, groups: NDArray[np.intp]) -> AnyIntegers:
-        """Return the whole numbers of some groups."""
-        some = self.numerators[groups]
-        if self.spread < _VISIBLE:
-            return nearest(some, self.denominator)
-        big = peak(some) * max(1, some.size) >= _SAFE
-        sums = np.cumsum(some.astype(object) if big else some)
-        return np.diff(nearest(sums, self.denominator), prepend=0)
+
+def _rounded(
+    totals: Sequence[_Totals],
+    alone: bool,  # noqa: FBT001  a fact of the noise, no switch
+    part: int,
+    groups: NDArray[np.intp],
+) -> AnyIntegers:
+    """Return the whole numbers of some groups of a set, each rounded alone or with what is carried."""
+    denominator = totals[part].denominator
+    some = totals[part].numerators[groups]
+    if alone:
+        return nearest(some, denominator)
+    big = peak(some) * max(1, some.size) >= _SAFE
+    sums = np.cumsum(some.astype(object) if big else some)
+    return np.diff(nearest(sums, denominator), prepend=0)
 
 
 def _totals(part: Part, place: int) -> _Totals:

@@ -206,6 +206,25 @@ def test_an_exact_total_stays_and_its_parts_move_to_it() -> None:
     assert np.ptp(moved) <= 1, "equal variances share what is missing"
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_whole_parts_with_little_noise_add_up_to_an_exact_total(seed: int) -> None:
+    r = np.random.default_rng(seed)
+    quiet = VectorNoise(NoiseKind.LAPLACE, 2**12, 1024)
+    parts = [noisy(plan_of(("many",)), r, quiet), noisy(plan_of(()), r, EXACT)]
+    noise = np.rint(r.laplace(0, 1024, 900)).astype(np.int64)  # past half a row now and then
+    values = r.integers(0, 50, 900)
+    many, total = (x for _, x in parts)
+    parts = [
+        (parts[0][0], Released(many.keys, [[values * 2**12 + noise]], many.measurement)),
+        (parts[1][0], Released(total.keys, [[values.sum(keepdims=True)]], total.measurement)),
+    ]
+    adjusted = list(zip([p for p, _ in parts], consistent(parts), strict=True))
+    (shown,), (whole,) = read_sets(adjusted)
+    assert whole.tolist() == [values.sum()]
+    assert shown.sum() == values.sum()
+    assert np.abs(shown - values).max() <= 3
+
+
 def test_a_count_of_persons_is_left_alone() -> None:
     r = np.random.default_rng(10)
     parts = [noisy(plan_of(s, PRESENCE, COUNT), r) for s in CUBE]
