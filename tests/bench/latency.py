@@ -105,8 +105,8 @@ def measure(name: str, schema: Path, ledger: Path, case: tuple[Any, ...]) -> Non
         clock.watch(seen._engine, "execute", "execute")
         for module, function, label in (
             (connection, "parse", "parse"),
-            (stages, "plan_release", "plan"),
-            (stages, "calibrate", "calibrate"),
+            (stages, "plan_sets", "plan"),
+            (stages, "calibrate_sets", "calibrate"),
             (stages, "release", "noise"),
         ):
             clock.watch(module, function, label)
