@@ -33,7 +33,7 @@ from dp_sql.errors import DPSQLError, InternalError
 from dp_sql.parser.statement import parse
 from dp_sql.plan.facts import Facts
 from dp_sql.plan.release import PlannedRelease
-from dp_sql.planner.plan import plan_release
+from dp_sql.planner.sets import plan_sets
 from dp_sql.privacy.unit import Level
 from dp_sql.schema.catalog import Catalog
 from dp_sql.sensitivity import drift, motion
@@ -59,7 +59,11 @@ def planned(
     COUNTS["statements"] += 1
     try:
         query = parse(sql, catalog)
-        plans = [plan_release(x, catalog, engine, pick(r, EPSILONS)) for x in query.releases]
+        plans = [
+            plan
+            for release in query.releases
+            for plan in plan_sets(release, catalog, engine, pick(r, EPSILONS))
+        ]
         return [(plan, derive(plan, catalog.unit, engine)) for plan in plans]
     except InternalError as error:
         pytest.fail(f"{error}\n{sql}")
@@ -112,12 +116,12 @@ def examine_zeroed(r: Random) -> None:
 
 def test_no_zeroed_column_moves_a_vector_further_than_derived() -> None:
     COUNTS.clear()
-    for index in range(220):
+    for index in range(150):
         examine_zeroed(Random(f"zero-{index}"))
     report("zero_out")
-    assert COUNTS["plans"] >= 180
+    assert COUNTS["plans"] >= 130
     assert COUNTS["exact"] >= 200
-    assert COUNTS["reached"] >= 25
+    assert COUNTS["reached"] >= 15
 
 
 def report(name: str) -> None:
