@@ -43,7 +43,7 @@ COUNTS: Counter[str] = Counter()
 REASONS: Counter[str] = Counter()
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(1000), Fraction(1, 10**13))
 MOST_NEIGHBOURS = 5
-ZEROED = 25
+ZEROED = 12
 STATEMENTS = 60
 """How many statements of each family are tried."""
 

@@ -61,8 +61,8 @@ def planned(
         query = parse(sql, catalog)
         plans = [
             plan
-            for x in query.releases
-            for plan in plan_sets(x, catalog, engine, pick(r, EPSILONS))
+            for release in query.releases
+            for plan in plan_sets(release, catalog, engine, pick(r, EPSILONS))
         ]
         return [(plan, derive(plan, catalog.unit, engine)) for plan in plans]
     except InternalError as error:
@@ -116,12 +116,12 @@ def examine_zeroed(r: Random) -> None:
 
 def test_no_zeroed_column_moves_a_vector_further_than_derived() -> None:
     COUNTS.clear()
-    for index in range(220):
+    for index in range(150):
         examine_zeroed(Random(f"zero-{index}"))
     report("zero_out")
-    assert COUNTS["plans"] >= 180
+    assert COUNTS["plans"] >= 130
     assert COUNTS["exact"] >= 200
-    assert COUNTS["reached"] >= 25
+    assert COUNTS["reached"] >= 15
 
 
 def report(name: str) -> None:
