@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from dp_sql.dataclass import dataclass
 from dp_sql.parser.scope import Statement
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Ref
@@ -81,27 +84,69 @@ def belongs_to_one(rows: Rows, column: Column, catalog: Catalog) -> KeyIdentity 
                 continue
             if scan.link is not None and len(scan.link.pairs) == 1:
                 ((key, name),) = scan.link.pairs
-                if key.number == column.number:
+                parent = catalog.tables[scan.link.table]
+                if key.number == column.number and is_unique(parent, (name,)):
                     return scan.link.table, name
             if is_unique(spec, (source,)):
                 return scan.table, source
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """Columns that lead to a row of a protected table: by (table, column) of that row.
+
+    sure: every value leads to one owner, or the row itself has the key as a foreign one.
+    """
+
+    table: str
+    columns: tuple[tuple[str, int], ...]
+    sure: bool
+
+
+def _keys(rows: Rows, catalog: Catalog) -> Iterator[_Key]:
+    """Yield the keys that rows hold: foreign ones, those that foreign ones point to, unique ones."""
+    for scan in scans_of(rows):
+        if scan.public:
+            continue
+        places = dict(zip(scan.sources, (c.number for c in scan.columns), strict=True))
+        if scan.link is not None:
+            pairs = tuple(sorted((name, own.number) for own, name in scan.link.pairs))
+            yield _Key(scan.link.table, pairs, sure=True)
+        for spec in catalog.tables.values():
+            owner = spec.owner
+            if isinstance(owner, OwnerThrough) and owner.table == scan.table:
+                names = sorted(name for _, name in owner.pairs)
+                if all(name in places for name in names):
+                    yield _Key(scan.table, tuple((n, places[n]) for n in names), sure=False)
+        for name, number in places.items():
+            if is_unique(catalog.tables[scan.table], (name,)):
+                yield _Key(scan.table, ((name, number),), sure=True)
+
+
 def shared_owner(
     left: Rows, right: Rows, condition: Expression, catalog: Catalog
 ) -> Expression | None:
-    """Return that the owners are equal, where a condition compares one key of one owner with itself.
+    """Return that the owners are equal, where a condition compares a key that leads to an owner.
 
-    left, right: rows whose owners are known.
+    left, right: rows whose owners are known. The key is foreign or unique on one side at least, and
+    the same on the other: what the join means, for keys of one owner.
     """
     first, second = owner_of(left), owner_of(right)
     if first is None or second is None:
         return None
-    for a, b in equal_columns(condition):
-        key = belongs_to_one(left, a, catalog)
-        if key is not None and key == belongs_to_one(right, b, catalog):
-            return functions.call("=", (Ref(first), Ref(second)))
+    equal = {(a.number, b.number) for a, b in equal_columns(condition)}
+    for a in _keys(left, catalog):
+        for b in _keys(right, catalog):
+            if (
+                a.table == b.table
+                and (a.sure or b.sure)
+                and [n for n, _ in a.columns] == [n for n, _ in b.columns]
+                and all(
+                    (x, y) in equal for (_, x), (_, y) in zip(a.columns, b.columns, strict=True)
+                )
+            ):
+                return functions.call("=", (Ref(first), Ref(second)))
     return None
 
 
