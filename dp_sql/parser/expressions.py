@@ -74,6 +74,8 @@ class Expressions:
 
     def bind(self, node: exp.Expr) -> Expression:
         """Return the typed expression, or raise a QueryError with a caret under what is wrong."""
+        if not isinstance(node, exp.Expr):
+            raise self._statement.wrong("an expression is missing here.", None)
         try:
             return self._bind(node)
         except functions.TypeProblem as problem:

@@ -56,6 +56,7 @@ REFUSED = [
     ("SELECT COUNT(region, category) FROM visits", UnsupportedSQLError),
     ("SELECT SUM(COUNT(*)) FROM visits", QueryError),
     ("SELECT COUNT(*) FROM visits, users", NotPrivateError),
+    ("SELECT COUNT(*) FROM visits WHERE date() = DATE '2016-05-01'", QueryError),
     ("SELECT COUNT(*) FROM visits FULL JOIN regions USING (region)", NotPrivateError),
     ("SELECT COUNT(*) FROM regions LEFT JOIN visits USING (region)", NotPrivateError),
     ("SELECT COUNT(*) FROM visits POSITIONAL JOIN regions", UnsupportedSQLError),
