@@ -8,6 +8,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, assert_never
 
 from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
+from dp_sql.mechanisms.ranks import Chooser, beyond, rank_error
+from dp_sql.plan.facts import HistogramFacts
+from dp_sql.plan.histogram import Extreme, Histogram
 from dp_sql.plan.printer import expression_text, measure_text, relation_text
 from dp_sql.plan.relation import Measure, MomentMeasure, SumMeasure
 from dp_sql.plan.release import (
@@ -16,6 +19,7 @@ from dp_sql.plan.release import (
     CountReadout,
     MeanReadout,
     PlannedRelease,
+    RankReadout,
     Readout,
     Release,
     SumReadout,
@@ -167,6 +171,10 @@ def _step(step: Step) -> list[str]:
         lines.append(f"    contribution: {fact.rule}")
         lines.append(f"    Δ1 = {fact.change.l1}, Δ2 = {math.sqrt(fact.change.l2_squared):.6g}")
         lines.append(f"    noise: {_noise(noise)}")
+    for index, (histogram, proved) in enumerate(
+        zip(plan.histograms, facts.histograms, strict=True)
+    ):
+        lines += _histogram(index, histogram, proved, step.measurement.choosers[index])
     if step.measurement.selection is not None:
         index = step.measurement.selection.vector
         noise = step.measurement.noises[index]
@@ -177,6 +185,40 @@ def _step(step: Step) -> list[str]:
     if step.measurement.cost == FREE:
         lines.append("  no noise and no cost")
     return lines
+
+
+def _histogram(
+    index: int, histogram: Histogram, facts: HistogramFacts, chooser: Chooser
+) -> list[str]:
+    """Return what is counted for values that are chosen by their rank, and how they are chosen."""
+    measure = histogram.measure
+    argument = "?" if measure.argument is None else expression_text(measure.argument)
+    ends = f"[{float(measure.low):g}, {float(measure.high):g}]"
+    candidates = measure.cells * histogram.fine + 1
+    how = (
+        "permute-and-flip, the histogram halved at one quantile after another"
+        if histogram.together
+        else "permute-and-flip"
+    )
+    return [
+        f"  histogram h{index}: {argument} in {ends}, {measure.cells} steps",
+        *("    " + line for line in relation_text(histogram.relation).splitlines()),
+        f"    contribution: {facts.rule}",
+        f"    choice: {how}, epsilon {show(chooser.epsilon)} each, {candidates} candidates",
+    ]
+
+
+def _rank_error(step: Step, readout: RankReadout) -> str:
+    histogram = step.plan.histograms[readout.histogram]
+    chooser = step.measurement.choosers[readout.histogram]
+    rank = histogram.ranks[readout.position]
+    if isinstance(rank, Extreme):
+        what = "upper" if rank.largest else "lower"
+        return (
+            f"a value about {beyond(histogram, rank, chooser):.3g} rows inside: an {what} quantile"
+        )
+    rows = rank_error(histogram, rank, chooser, 0.05)
+    return f"off by at most {rows:.3g} rows in 95 % of runs, and one step of the grid"
 
 
 def _aggregate(aggregate: Aggregate) -> str:
@@ -203,6 +245,8 @@ def _noise(noise: VectorNoise) -> str:
 def _error(step: Step, readout: Readout) -> str:
     """Return the error at 95 % of a count or sum, or why it isn't public."""
     plan = step.plan
+    if isinstance(readout, RankReadout):
+        return _rank_error(step, readout)
     measure = plan.vectors[readout.vector].measure
     noise = step.measurement.noises[readout.vector]
     match readout:

@@ -150,9 +150,16 @@ def run(
         steps = [step for step in prepared.steps if step.plan.release.name == parsed.name]
         noisy = []
         for step in steps:
-            exact, chosen = engine.execute(step.plan, step.statements, read)
+            sums = engine.execute(step.plan, step.statements, read)
             noisy.append(
-                release(step.plan, step.measurement, exact, sampler, selection_table=chosen)
+                release(
+                    step.plan,
+                    step.measurement,
+                    sums.table,
+                    sampler,
+                    selection_table=sums.selection,
+                    histograms=sums.histograms,
+                )
             )
         plans = [step.plan for step in steps]
         if catalog.consistent:
@@ -251,7 +258,7 @@ def _keys(parsed: Release, keys: list[tuple[object, ...]]) -> list[ReleasedColum
 
 def _numbers(parsed: Release, values: list[NDArray[np.generic]]) -> list[ReleasedColumn]:
     return [
-        ReleasedColumn(a.name, a.type, np.asarray(v, dtype=array_type(a.type)))
+        ReleasedColumn(a.name, a.type, v if v.dtype == object else v.astype(array_type(a.type)))
         for a, v in zip(parsed.aggregates, values, strict=True)
     ]
 
@@ -274,11 +281,16 @@ def intervals(
     if not items or not answer.groups:
         return [(None,) * width for _ in answer.rows]
     (parsed,) = prepared.query.releases
-    direct = {f'"{parsed.name}"."{a.name}"': i for i, a in enumerate(parsed.aggregates)}
+    names = [f'"{parsed.name}"."{a.name}"' for a in parsed.aggregates]
+    ranked = {name for name, a in zip(names, parsed.aggregates, strict=True) if a.rank is not None}
+    direct = {name: i for i, name in enumerate(names) if name not in ranked}
     computed = [
         (position, item)
         for position, item in enumerate(items)
-        if item is not None and item not in direct and any(name in item for name in direct)
+        if item is not None
+        and item not in direct
+        and any(name in item for name in direct)
+        and not any(name in item for name in ranked)
     ]
     chosen: dict[int, list[Interval]] = {g: [None] * width for g in answer.groups}
     first = 0

@@ -17,8 +17,16 @@ from dp_sql.dataclass import dataclass
 from dp_sql.errors import BudgetExceededError, InternalError
 from dp_sql.privacy.amount import show_down, show_up
 from dp_sql.privacy.cost import Cost
-from dp_sql.privacy.event import Event, GaussianEvent, KeySelectionEvent, LaplaceEvent
+from dp_sql.privacy.event import (
+    Event,
+    GaussianEvent,
+    KeySelectionEvent,
+    LaplaceEvent,
+    PureEvent,
+)
 from dp_sql.schema.catalog import AccountantKind
+
+_CHOICE = Fraction(257, 256)  # a choice may cost that much more than its share scaled down says
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +86,10 @@ def largest_epsilon(rule: Filter, spent: Spend, cost: Cost) -> Fraction | None:
     """Return the largest epsilon at which the statement that costs `cost` would fit.
 
     The result is a decimal number of three significant digits, rounded down, below `cost.epsilon`.
-    None where no epsilon above a billionth of `cost.epsilon` fits, and for noise other than
-    Laplace's, whose scale is not in proportion to 1/epsilon.
+    None where no epsilon above a billionth of `cost.epsilon` fits, and for Gaussian noise, whose
+    scale is not in proportion to 1/epsilon.
     """
-    if cost.epsilon <= 0 or not all(map(_has_laplace_noise, cost.events)):
+    if cost.epsilon <= 0 or not all(map(_shrinks, cost.events)):
         return None
     step = Fraction(10) ** (_magnitude(cost.epsilon) - 9)
     low, high = 0, math.ceil(cost.epsilon / step) - 1
@@ -124,7 +132,7 @@ def refusal(table: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExceede
     fitting = largest_epsilon(rule, spent, cost)
     if fitting is not None:
         return BudgetExceededError(message, hint=f"epsilon = {show_down(fitting)} would fit")
-    if all(map(_has_laplace_noise, cost.events)):
+    if all(map(_shrinks, cost.events)):
         return BudgetExceededError(f"{message} No smaller epsilon fits either.")
     return BudgetExceededError(message, hint="a smaller epsilon")
 
@@ -177,7 +185,7 @@ def _at(rule: Filter, cost: Cost, epsilon: Fraction) -> Spend:
 
     Scales grow as epsilon shrinks. The scale in `cost` was rounded up from a number greater than
     scale - 1, so the new one is at least (scale - 1) times the factor, rounded up; and the
-    statement's pure cost never exceeds the epsilon it asks.
+    statement's pure cost never exceeds the epsilon it asks. A choice costs at least 255/256 of its share.
     """
     factor = cost.epsilon / epsilon
     events = tuple(_rescaled(event, factor) for event in cost.events)
@@ -194,13 +202,15 @@ def _rescaled(event: Event, factor: Fraction) -> Event:
         case KeySelectionEvent(noise=LaplaceEvent(scale=scale, change=change), delta=delta):
             noise = LaplaceEvent(max(1, math.ceil((scale - 1) * factor)), change)
             return KeySelectionEvent(noise, delta)
+        case PureEvent(epsilon=epsilon):
+            return PureEvent(epsilon * _CHOICE / factor)
         case _:
-            raise InternalError("only Laplace noise has a scale in proportion to 1/epsilon")
+            raise InternalError("the cost of Gaussian noise isn't in proportion to epsilon")
 
 
-def _has_laplace_noise(event: Event) -> bool:
+def _shrinks(event: Event) -> bool:
     match event:
-        case LaplaceEvent() | KeySelectionEvent(noise=LaplaceEvent()):
+        case LaplaceEvent() | PureEvent() | KeySelectionEvent(noise=LaplaceEvent()):
             return True
         case GaussianEvent() | KeySelectionEvent():
             return False

@@ -15,7 +15,9 @@ import duckdb
 from dp_sql.errors import EngineError, SchemaError
 from dp_sql.executor import lower_public, lower_relation, lower_rows, staging
 from dp_sql.executor.csv_file import read_header
+from dp_sql.executor.engine import Sums
 from dp_sql.executor.lower_expression import identifier, text_literal
+from dp_sql.executor.lower_histogram import histogram_sql
 from dp_sql.executor.sources import Sources, locate
 from dp_sql.plan.facts import ExactTable
 from dp_sql.plan.public import Image
@@ -167,32 +169,33 @@ class DuckDBEngine:
 
     def statements(self, plan: PlannedRelease) -> tuple[str, ...]:
         """Return the SQL that answers a release."""
-        if not plan.vectors:
-            return ()
-        apart = plan.selection_relation is not None
-        return (
-            lower_relation.release_sql(plan),
-            *((lower_relation.selection_sql(plan),) if apart else ()),
-        )
+        sums: list[str] = []
+        if plan.vectors:
+            sums.append(lower_relation.release_sql(plan))
+        if plan.selection_relation is not None:
+            sums.append(lower_relation.selection_sql(plan))
+        return (*sums, *(histogram_sql(histogram) for histogram in plan.histograms))
 
     def execute(
         self,
         plan: PlannedRelease,
         statements: tuple[str, ...],
         stages: Sequence[StageTable] = (),
-    ) -> tuple[Sealed[ExactTable], Sealed[ExactTable] | None]:
-        """Return the exact table, sealed, and that of the key selection where it is apart."""
+    ) -> Sums:
+        """Return the sums of a release's statements, sealed."""
         if not statements:
-            return Sealed(ExactTable([], [])), None
+            return Sums(Sealed(ExactTable([], [])), None)
         with self._lock:
             for stage in stages:
                 self._stage(stage)
-            main, *apart = [self._run(sql) for sql in statements]
-        columns = sum(len(v.columns) for v in plan.vectors) - len(apart)
+            results = iter([self._run(sql) for sql in statements])
         kinds = [key.type for key in plan.keys]
-        table = Sealed(_exact(main, kinds, columns))
+        apart = plan.selection_relation is not None
+        columns = sum(len(v.columns) for v in plan.vectors) - apart
+        table = Sealed(_exact(next(results) if plan.vectors else [], kinds, columns))
         private = [kinds[i] for i in plan.private]
-        return table, Sealed(_exact(apart[0], private, 1)) if apart else None
+        selection = Sealed(_exact(next(results), private, 1)) if apart else None
+        return Sums(table, selection, tuple(Sealed(_exact(rows, kinds, 2)) for rows in results))
 
     def _stage(self, table: StageTable) -> None:
         if self._closed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dp_sql.dataclass import dataclass
 from dp_sql.plan.facts import ExactTable
 from dp_sql.plan.public import PublicFacts
 from dp_sql.plan.release import PlannedRelease, StageTable
@@ -14,11 +15,24 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What the statements of a release give.
+
+    table: the exact table. selection: that of the key selection where it is apart. histograms: as
+    the plan has them, one row a cell that is held, its columns the place and the weight.
+    """
+
+    table: Sealed[ExactTable]
+    selection: Sealed[ExactTable] | None
+    histograms: tuple[Sealed[ExactTable], ...] = ()
+
+
 class Engine(PublicFacts, Protocol):
     """Runs planned releases over protected data."""
 
     def statements(self, plan: PlannedRelease) -> tuple[str, ...]:
-        """Return the SQL that answers a release: the sums and, where it is apart, the key selection.
+        """Return the SQL that answers a release: sums, key selection where it is apart, histograms.
 
         Raises UnsupportedSQLError for a plan that can't be lowered.
         """
@@ -28,8 +42,8 @@ class Engine(PublicFacts, Protocol):
         plan: PlannedRelease,
         statements: tuple[str, ...],
         stages: Sequence[StageTable] = (),
-    ) -> tuple[Sealed[ExactTable], Sealed[ExactTable] | None]:
-        """Run a release's statements; return the exact table, sealed, and that of the key selection.
+    ) -> Sums:
+        """Run a release's statements; return what they give, sealed.
 
         stages: what the release reads of earlier ones.
 

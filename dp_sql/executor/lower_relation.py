@@ -22,6 +22,7 @@ from dp_sql.plan.relation import (
     MomentMeasure,
     PresenceMeasure,
     Relation,
+    SpreadRows,
     SumMeasure,
     SumPerUnit,
 )
@@ -49,7 +50,7 @@ def selection_sql(plan: PlannedRelease) -> str:
 
 def _totals(relation: Relation) -> str:
     """Return the sums of every vector by the keys, from units or, at event level, from rows."""
-    measured = _measured(relation)
+    measured = measured_rows(relation)
     keys = [name(k) for k in measured.keys]
     shown = [fetched(name(k), k.type) for k in measured.keys]
     group = f" GROUP BY {', '.join(keys)}" if keys else ""
@@ -59,17 +60,18 @@ def _totals(relation: Relation) -> str:
     accumulated = _accumulated(measured) or {ROW_COUNT: "s0_0"}  # keys alone are counted too
     counted = ", ".join([*keys, *(f"{text} AS {named}" for text, named in accumulated.items())])
     sums = [part for parts in _components(measured) for part in parts]
-    kept = _kept(relation, "s0_0") if keys else ""
+    inside = kept(relation, "s0_0") if keys else ""
     return (
         f"SELECT {', '.join([*shown, *sums])} FROM "
-        f"(SELECT {counted} FROM ({lower_relation(relation)}) AS rows_{group}) AS sums_{kept}"
+        f"(SELECT {counted} FROM ({lower_relation(relation)}) AS rows_{group}) AS sums_{inside}"
     )
 
 
-def _measured(relation: Relation) -> MeasureRows:
+def measured_rows(relation: Relation) -> MeasureRows:
+    """Return the measured rows below what keeps and bounds them."""
     inner = relation
     while not isinstance(inner, MeasureRows):
-        if not isinstance(inner, KeepKeys | SumPerUnit | BoundRows | BoundGroups):
+        if not isinstance(inner, KeepKeys | SumPerUnit | BoundRows | BoundGroups | SpreadRows):
             raise InternalError("a bounded relation without a measure")
         inner = inner.source
     for measure in inner.measures:
@@ -121,6 +123,8 @@ def lower_relation(relation: Relation) -> str:
             return _per_unit(source, count)
         case BoundRows():
             return _bound_rows(relation)
+        case SpreadRows():
+            raise InternalError("a histogram is lowered as a whole")
         case BoundGroups(source=source):
             kept = ", ".join(_pair_columns(source))
             return f"SELECT {kept} FROM {_pairs(relation)}"
@@ -134,7 +138,7 @@ def _measure(relation: MeasureRows | KeepKeys) -> str:
     A float column that is a measure's whole argument is read as it lies in the table: its grid makes
     NULL of NaN and 0 of -0.0 by itself. Every further float is canonical.
     """
-    measured = _measured(relation)
+    measured = measured_rows(relation)
     source = measured.source
     used = [*measured.key_expressions, *_predicates(source)]
     used += [
@@ -168,7 +172,7 @@ def _early(values: list[object]) -> bool:
     return len(known) <= 2 or contiguous(known) is not None
 
 
-def _kept(relation: Relation, counted: str) -> str:
+def kept(relation: Relation, counted: str) -> str:
     """Return the WHERE that keeps public keys in their domain, over rows that are grouped by them.
 
     counted: an accumulator, never NULL. The condition reads it so that DuckDB can't move the test
@@ -214,7 +218,7 @@ def _among(text: str, kind: SqlType, listed: list[object]) -> str:
 
 def _per_unit(source: Relation, count: Column) -> str:
     """Lower SumPerUnit: one row per (unit, group) with its accumulators."""
-    measured = _measured(source)
+    measured = measured_rows(source)
     groups = ["u", *(name(k) for k in measured.keys)]
     items = [*groups, f"{ROW_COUNT} AS {name(count)}"]
     items += [f"{text} AS {named}" for text, named in _accumulated(measured, name(count)).items()]
@@ -222,13 +226,13 @@ def _per_unit(source: Relation, count: Column) -> str:
         f"SELECT {', '.join(items)} FROM ({lower_relation(source)}) AS rows_ "
         f"GROUP BY {', '.join(groups)}"
     )
-    kept = _kept(source, name(count))
-    return f"SELECT * FROM ({pairs}) AS sums_{kept}" if kept else pairs
+    inside = kept(source, name(count))
+    return f"SELECT * FROM ({pairs}) AS sums_{inside}" if inside else pairs
 
 
 def _bound_rows(relation: BoundRows) -> str:
     """Lower BoundRows: from the accumulators of (unit, group) to bounded components."""
-    measured = _measured(relation.source)
+    measured = measured_rows(relation.source)
     items = ["u", *(name(k) for k in measured.keys)]
     items += [f"{text} AS {name(c)}" for text, c in _bounded(relation)]
     return f"SELECT {', '.join(items)} FROM {_pairs(relation.source)}"
@@ -243,7 +247,7 @@ def _bounded(relation: BoundRows) -> list[tuple[str, Column]]:
              cells^degree * max_rows below 2^80); // truncates non-negative numbers toward zero.
     Assumes: DuckDB's sum of BIGINT is an exact HUGEINT.
     """
-    measured, most = _measured(relation.source), relation.max_rows
+    measured, most = measured_rows(relation.source), relation.max_rows
     count = name(_sums(relation.source).count)
     parts = zip(
         measured.measures,
@@ -308,10 +312,16 @@ def _big(number: int) -> str:
 
 def _pair_columns(relation: Relation) -> list[str]:
     """Return the names of what a relation of (unit, group) pairs holds before rows are bounded."""
-    measured = _measured(relation)
+    measured = measured_rows(relation)
     count = name(_sums(relation).count)
     sums = _accumulated(measured, count).values()
     return ["u", *(name(k) for k in measured.keys), count, *sums]
+
+
+def group_order(relation: BoundGroups) -> str:
+    """Return the order in which a unit's groups are kept: by a keyed hash, then by the keys."""
+    keys = [name(k) for k in measured_rows(relation).keys]
+    return ", ".join([f"hash({', '.join(['u', *keys])}, {_big(relation.hash_key)})", *keys])
 
 
 def _pairs(relation: Relation) -> str:
@@ -322,8 +332,7 @@ def _pairs(relation: Relation) -> str:
     """
     if not isinstance(relation, BoundGroups):
         return f"({lower_relation(relation)}) AS pairs_"
-    keys = [name(k) for k in _measured(relation).keys]
-    order = ", ".join([f"hash({', '.join(['u', *keys])}, {_big(relation.hash_key)})", *keys])
+    order = group_order(relation)
     return (
         f"(SELECT *, lag(1, {relation.max_groups}) OVER (PARTITION BY u ORDER BY {order}) AS beyond_ "
         f"FROM ({lower_relation(relation.source)}) AS pairs_) AS ranked_ WHERE beyond_ IS NULL"

@@ -68,7 +68,7 @@ def consistent(parts: Sequence[Part]) -> list[Released]:
                 vectors[part][at] = [component[part] for component in components]
                 noises[part][at] = finer[part]
     return [
-        Released(r.keys, vector, replace(r.measurement, noises=tuple(noise)))
+        replace(r, vectors=vector, measurement=replace(r.measurement, noises=tuple(noise)))
         for (_, r), vector, noise in zip(parts, vectors, noises, strict=True)
     ]
 
@@ -88,8 +88,11 @@ def read_sets(parts: Sequence[Part]) -> list[list[Numbers]]:
     for place, (aggregate, readout) in enumerate(
         zip(first.release.aggregates, first.readouts, strict=True)
     ):
-        whole = isinstance(readout, CountReadout | SumReadout) and aggregate.type == BIGINT
-        if whole and not isinstance(first.vectors[readout.vector].measure, PresenceMeasure):
+        if (
+            isinstance(readout, CountReadout | SumReadout)
+            and aggregate.type == BIGINT
+            and not isinstance(first.vectors[readout.vector].measure, PresenceMeasure)
+        ):
             totals = [_totals(part, place) for part in parts]
             alone = all(0 < found.spread < _VISIBLE for found in totals)
             settled = settle(

@@ -41,11 +41,7 @@ def without_empty(plan: PlannedRelease, released: Released) -> Released:
     if empty is None or not empty.any():
         return released
     kept = np.flatnonzero(~empty)
-    return Released(
-        [released.keys[row] for row in kept],
-        [[component[kept] for component in vector] for vector in released.vectors],
-        released.measurement,
-    )
+    return released.kept(kept)
 
 
 def _counts_rows(vector: Vector) -> bool:

@@ -34,6 +34,7 @@ from dp_sql.plan.release import (
     CountReadout,
     MeanReadout,
     PlannedRelease,
+    RankReadout,
     SumReadout,
     VarianceReadout,
 )
@@ -57,6 +58,8 @@ def interval(
     if not 0 < level < 1:
         raise InternalError("an interval's level lies between 0 and 1")
     readout = plan.readouts[aggregate]
+    if isinstance(readout, RankReadout):
+        raise InternalError("a value that was chosen by its rank has no interval")
     components = components_of(released, readout)
     noise = released.measurement.noises[readout.vector]
     if noise.kind is NoiseKind.NONE:
@@ -165,6 +168,8 @@ def redraw(
         )
     columns: list[Numbers] = []
     for aggregate, readout in zip(plan.release.aggregates, plan.readouts, strict=True):
+        if isinstance(readout, RankReadout):
+            raise InternalError("a value that was chosen by its rank isn't redrawn")
         values = vectors[readout.vector]
         match readout:
             case CountReadout() | SumReadout():

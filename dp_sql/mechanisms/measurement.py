@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
 from itertools import product
@@ -11,6 +12,7 @@ from itertools import product
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, ParameterError, UnsupportedSQLError
 from dp_sql.mechanisms.calibrate_gaussian import LEAST_SIGMA, MOST_COORDINATES, sigma1
+from dp_sql.mechanisms.ranks import Chooser, require_drawable
 from dp_sql.mechanisms.sampler import MAX_SCALE
 from dp_sql.mechanisms.threshold import gaussian_threshold, laplace_threshold, log_delta_per_group
 from dp_sql.plan.facts import Facts
@@ -18,7 +20,13 @@ from dp_sql.plan.relation import Measure
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.privacy.contribution import Box, Change, ContributionSet, Simplex
 from dp_sql.privacy.cost import FREE, Cost
-from dp_sql.privacy.event import Event, GaussianEvent, KeySelectionEvent, LaplaceEvent
+from dp_sql.privacy.event import (
+    Event,
+    GaussianEvent,
+    KeySelectionEvent,
+    LaplaceEvent,
+    PureEvent,
+)
 
 LEAST_SCALE = LEAST_SIGMA  # in lattice units: rounding it up costs at most a tenth of a percent
 _FINEST = 2**64  # points of the lattice in one step of a vector
@@ -73,12 +81,13 @@ class Measurement:
     """The noise of a whole release, one entry a vector, and what it costs.
 
     selection: None where all keys are public. cost: of one set of keys among several, its part of
-    the cost of all: only the sum is a guarantee.
+    the cost of all: only the sum is a guarantee. choosers: how values are chosen from the histograms.
     """
 
     noises: tuple[VectorNoise, ...]
     selection: Selection | None
     cost: Cost
+    choosers: tuple[Chooser, ...] = ()
 
 
 Part = tuple[PlannedRelease, Facts]
@@ -125,7 +134,40 @@ def calibrate_sets(
     Raises ParameterError where private keys are selected and delta is 0, and UnsupportedSQLError
     where the noise would need a scale above 2^50.
     """
-    task = _Task(tuple(parts), epsilon, delta, min_units)
+    chosen = sum((h.share for plan, _ in parts for h in plan.histograms), Fraction(0)) / len(parts)
+    counted = any(v.change.l1 > 0 for _, facts in parts for v in facts.vectors)
+    whole = epsilon if counted or not chosen else epsilon / chosen
+    choosers = [_choosers(plan, facts, whole / len(parts)) for plan, facts in parts]
+    task = _Task(tuple(parts), epsilon * (1 - chosen) if counted else epsilon, delta, min_units)
+    measured = _calibrated(task, gaussian_allowed=gaussian_allowed)
+    return tuple(
+        _with_choices(measurement, plan, some)
+        for measurement, (plan, _), some in zip(measured, parts, choosers, strict=True)
+    )
+
+
+def _choosers(plan: PlannedRelease, facts: Facts, epsilon: Fraction) -> tuple[Chooser, ...]:
+    """Return how values are chosen from one part's histograms; epsilon: of a share of 1."""
+    choosers = []
+    for histogram, proved in zip(plan.histograms, facts.histograms, strict=True):
+        choosers.append(Chooser(epsilon * histogram.share / histogram.runs, proved, facts.unit))
+        require_drawable(histogram, choosers[-1])
+    return tuple(choosers)
+
+
+def _with_choices(
+    measurement: Measurement, plan: PlannedRelease, choosers: tuple[Chooser, ...]
+) -> Measurement:
+    cost = measurement.cost
+    for histogram, chooser in zip(plan.histograms, choosers, strict=True):
+        events = (PureEvent(chooser.epsilon),) * histogram.runs
+        cost += Cost(chooser.epsilon * histogram.runs, Fraction(0), events)
+    return replace(measurement, cost=cost, choosers=choosers)
+
+
+def _calibrated(task: _Task, *, gaussian_allowed: bool) -> tuple[Measurement, ...]:
+    """Return the noise of a task's vectors."""
+    delta = task.delta
     if any(task.selects(place) for place in task.noisy) and delta == 0:
         raise ParameterError(
             "Group keys that aren't public need delta > 0: whether a rare key appears can't be"

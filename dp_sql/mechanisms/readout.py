@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any, TypeAlias, assert_never
 
@@ -24,22 +26,25 @@ from dp_sql.plan.release import (
     CountReadout,
     MeanReadout,
     PlannedRelease,
-    Readout,
+    RankReadout,
     SumReadout,
     VarianceReadout,
+    VectorReadout,
 )
-from dp_sql.schema.sqltype import BIGINT, SqlType
+from dp_sql.schema.sqltype import BIGINT, Kind, SqlType
 
 Floats: TypeAlias = NDArray[np.float64]
 Numbers: TypeAlias = NDArray[Any]
 """A result column: int64 for BIGINT, float64 for DOUBLE; one entry a group."""
 
 _LARGEST = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  DuckDB's TIMESTAMP has no zone
+_DAY = 86_400_000_000  # microseconds
 _SAFE = 2**62  # int64 sums and products up to here are computed in int64
 
 
 def read(plan: PlannedRelease, released: Released) -> list[Numbers]:
-    """Return one column an aggregate of the plan: int64 for BIGINT, float64 for DOUBLE.
+    """Return one column an aggregate of the plan: int64 for BIGINT, float64 for DOUBLE, else objects.
 
     Counts and sums are exact in the released values, BIGINT ones rounded to the nearest integer,
     halves to even, and cut off at the ends of BIGINT. Means lie in the declared range, population
@@ -52,6 +57,9 @@ def read(plan: PlannedRelease, released: Released) -> list[Numbers]:
     """
     columns: list[Numbers] = []
     for aggregate, readout in zip(plan.release.aggregates, plan.readouts, strict=True):
+        if isinstance(readout, RankReadout):
+            columns.append(_ranked(plan, released, readout, aggregate.type))
+            continue
         components = components_of(released, readout)
         match readout:
             case CountReadout() | SumReadout():
@@ -108,7 +116,7 @@ def linear_form(
     return LinearForm(tuple(int(c * common) for c in coefficients), common * unit)
 
 
-def components_of(released: Released, readout: Readout) -> list[AnyIntegers]:
+def components_of(released: Released, readout: VectorReadout) -> list[AnyIntegers]:
     """Return the released components of the read-out's vector, or raise InternalError."""
     components = released.vectors[readout.vector]
     if not components:
@@ -211,6 +219,36 @@ def _spread(
     b0, b1, b2 = bernstein
     spread = _quotients(4 * b0 * b2 - b1 * b1, 4 * weight * weight, where=2 * weight >= unit)
     return variance_of(measure, readout, spread, ratio(weight, unit))
+
+
+def _ranked(
+    plan: PlannedRelease, released: Released, readout: RankReadout, type_: SqlType
+) -> Numbers:
+    """Return the values of the candidates that were chosen, whole ones rounded half to even."""
+    histogram = plan.histograms[readout.histogram]
+    values = [
+        histogram.value(int(candidate))
+        for candidate in released.chosen[readout.histogram][readout.position]
+    ]
+    match type_.kind:
+        case Kind.BIGINT:
+            return np.array([_cut(round(value)) for value in values], dtype=np.int64)
+        case Kind.DATE:
+            days = [_EPOCH.date() + timedelta(days=round(value)) for value in values]
+            return _objects(days)
+        case Kind.TIMESTAMP:
+            per_unit = _DAY if histogram.dates else 1
+            return _objects(
+                [_EPOCH + timedelta(microseconds=round(value * per_unit)) for value in values]
+            )
+        case _:
+            return np.array([float(value) for value in values], dtype=np.float64)
+
+
+def _objects(values: Sequence[object]) -> Numbers:
+    made: Numbers = np.empty(len(values), dtype=object)
+    made[:] = values
+    return made
 
 
 def _quotients(numerators: AnyIntegers, denominators: AnyIntegers, where: NDArray[Any]) -> Floats:

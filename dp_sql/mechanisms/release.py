@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain, product
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dp_sql.errors import InternalError
 from dp_sql.mechanisms.measurement import Measurement, NoiseKind, VectorNoise
+from dp_sql.mechanisms.ranks import Counted, choose
 from dp_sql.mechanisms.sampler import Integers, Sampler
 from dp_sql.plan.expression import IntervalValue
 from dp_sql.plan.facts import ExactTable
@@ -36,12 +37,23 @@ class Released:
 
     keys: one tuple a group, Python values, None for NULL. vectors: for each vector of the plan one
     array a component, one entry a group; empty for a vector that only selects keys beside public
-    ones. measurement: the noise in them.
+    ones. measurement: the noise in them. chosen: for each histogram of the plan one array a rank,
+    the candidate of each group.
     """
 
     keys: list[Key]
     vectors: list[list[AnyIntegers]]
     measurement: Measurement
+    chosen: list[list[Integers]] = field(default_factory=list)
+
+    def kept(self, rows: NDArray[np.intp]) -> Released:
+        """Return some of the groups, by their places."""
+        return Released(
+            [self.keys[row] for row in rows],
+            [[component[rows] for component in vector] for vector in self.vectors],
+            self.measurement,
+            [[values[rows] for values in ranks] for ranks in self.chosen],
+        )
 
 
 def release(
@@ -51,19 +63,22 @@ def release(
     sampler: Sampler,
     *,
     selection_table: Sealed[ExactTable] | None = None,
+    histograms: Sequence[Sealed[ExactTable]] = (),
 ) -> Released:
     """Open the seal, add noise to every group, keep the groups whose keys may show.
 
     sealed: one row a group, the columns of the vectors in the plan's order. selection_table: where
     there are public keys beside private ones, one row a combination of private keys, and one column
-    with its number of units, which `sealed` then doesn't hold; else None.
+    with its number of units, which `sealed` then doesn't hold; else None. histograms: one row a cell
+    that is held: its place and its weight.
 
     Claim:   the result is what `measurement` says that it is.
     Why:     a group gets noise whether it has rows or not and whether it will be shown or not: the
              rows are every combination of public values, times the private combinations. Noise is
              drawn for all of them after aggregation, one draw a vector, and added on the integer
              lattice. Private combinations show by their noisy number of units alone. Order and
-             number types come from what is shown.
+             number types come from what is shown. Of a histogram one candidate a rank is chosen in
+             every group that is shown, whether it has rows or not.
     Assumes: the lowered SQL leaves out rows whose keys aren't public. A group with such a key is
              left out here too, without an error, because an error would tell that it exists.
     Source:  [Dwork2006]
@@ -87,11 +102,28 @@ def release(
     shown = _shown(measurement, vectors, units, sampler)
     kept = range(len(groups)) if shown is None else np.flatnonzero(np.repeat(shown, cells))
     order = np.array(sorted(kept, key=lambda row: _sort_key(groups[row])), dtype=np.intp)
+    keys = [groups[row] for row in order]
     return Released(
-        [groups[row] for row in order],
+        keys,
         [[_canonical(component[order]) for component in vector] for vector in vectors],
         measurement,
+        [
+            choose(histogram, _counted(open_sealed(cells), keys), len(keys), chooser, sampler)
+            for histogram, cells, chooser in zip(
+                plan.histograms, histograms, measurement.choosers, strict=True
+            )
+        ],
     )
+
+
+def _counted(table: ExactTable, keys: list[Key]) -> Counted:
+    """Return the weights of the groups with these keys; those of other groups are left out."""
+    numbers = {key: number for number, key in enumerate(keys)}
+    groups = np.array([numbers.get(key, -1) for key in table.keys], dtype=np.intp)
+    order = np.argsort(groups, kind="stable")
+    order = order[groups[order] >= 0]
+    places, weights = (_integers(column)[order] for column in table.columns)
+    return Counted(groups[order], places.astype(np.intp), weights)
 
 
 def _groups(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -36,6 +37,9 @@ MAX_SCALE = (
 )  # of either distribution; with at most 2^13 - 1 whole steps a draw stays below 2^63
 _MAX_STEPS = 2**13 - 2  # whole steps of size `scale`; one draw passes it with probability e^-8191
 _MAX_ROUNDS = 150  # rounds of an exp coin; one draw passes it with probability 1/150! < 1e-262
+_MOST_SHIFT = 50
+_FARTHEST = 2**12  # the largest exponent of a coin that a choice tosses
+_FINE_RATE = 2**9
 _BATCH = 2**18  # draws at a time: bounds memory and stays in the processor's cache
 
 
@@ -55,6 +59,57 @@ class Sampler(Protocol):
         """Return `size` draws with P(z) proportional to exp(-z^2/(2 sigma^2)), sigma likewise."""
         ...
 
+    def choose(self, gaps: Integers, rate: Rate) -> Integers:
+        """Return, for each row of `gaps`, the column that permute-and-flip chooses.
+
+        gaps: how far each candidate's score is below the best of its row, at least 0, 0 somewhere.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How fast a candidate loses its chance with its gap: a factor exp(-numerator / 2^shift) a unit.
+
+    1 <= numerator < 2^63 and 0 <= shift <= 50, at most 2^12 together.
+    """
+
+    numerator: int
+    shift: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.shift <= _MOST_SHIFT or not 1 <= self.numerator <= _FARTHEST << self.shift:
+            raise InternalError("no sampler chooses at this rate")
+
+    @property
+    def value(self) -> Fraction:
+        """The rate as a number."""
+        return Fraction(self.numerator, 1 << self.shift)
+
+    def capped(self, gaps: NDArray[Any]) -> Integers:
+        """Return the gaps, none beyond the first whose chance is below exp(-4096).
+
+        A score is then never further below the best than so: its largest change by a neighbour stays
+        what it was, since the maximum of two scores changes no more than they do.
+        """
+        few: Integers = np.minimum(gaps, self.farthest).astype(np.int64)
+        return few
+
+    @property
+    def farthest(self) -> int:
+        """The smallest gap whose chance is below exp(-4096)."""
+        return (_FARTHEST << self.shift) // self.numerator + 1
+
+
+def rate_below(limit: Fraction) -> Rate | None:
+    """Return the largest rate that is at most `limit`, to within 1/512; None where it is too small."""
+    limit = min(limit, Fraction(_FARTHEST))
+    shift = 0
+    while limit * (1 << shift) < _FINE_RATE and shift < _MOST_SHIFT:
+        shift += 1
+    numerator = int(limit * (1 << shift))
+    return Rate(numerator, shift) if numerator >= _FINE_RATE else None
+
 
 @dataclass(frozen=True, slots=True)
 class ExactSampler:
@@ -71,6 +126,27 @@ class ExactSampler:
         """Return `size` draws of the discrete Gaussian distribution; see `Sampler.gaussian`."""
         check_request(sigma, size)
         return _in_batches(lambda wanted: _gaussian(sigma, _oversized(wanted, 1.4)), size)
+
+    def choose(self, gaps: Integers, rate: Rate) -> Integers:
+        """Return, for each row of `gaps`, the column that permute-and-flip chooses.
+
+        Claim:   the chosen column has the law of permute-and-flip: columns are tried in a uniformly
+                 random order, and the first whose coin of exp(-rate * gap) comes up is taken.
+        Why:     the coins don't depend on the order, so they may be tossed first; then the first
+                 column in a random order among those that came up is any of them alike. A column of
+                 gap 0 always comes up. A gap times the numerator stays below 2^63: `capped`.
+        Assumes: the coins' law (`exp_minus_ratio`).
+        Source:  [McKennaSheldon2020]
+        """
+        chosen = np.empty(len(gaps), dtype=np.int64)
+        rows = max(1, _BATCH // max(1, gaps.shape[1]))
+        for start in range(0, len(gaps), rows):
+            some = rate.capped(gaps[start : start + rows])
+            coins = exp_minus_ratio(some.ravel() * rate.numerator, 1 << rate.shift)
+            for row, heads in enumerate(coins.reshape(some.shape)):
+                up = np.flatnonzero(heads)
+                chosen[start + row] = up[uniform_below(up.size, 1)[0]]
+        return chosen
 
 
 def sampler_named(name: str) -> Sampler:

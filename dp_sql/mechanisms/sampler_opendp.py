@@ -5,13 +5,14 @@ It is 10 to 20 times slower than `ExactSampler` and needs the extra `dp-sql[open
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import EngineError
-from dp_sql.mechanisms.sampler import Integers, check_request
+from dp_sql.mechanisms.sampler import Integers, Rate, check_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,16 @@ class OpenDPSampler:
         integers = dp.vector_domain(dp.atom_domain(T="i64"))
         mechanism = dp.m.make_gaussian(integers, dp.l2_distance(T="f64"), scale=float(sigma))
         return np.array(mechanism([0] * size), dtype=np.int64)
+
+    def choose(self, gaps: Integers, rate: Rate) -> Integers:
+        """Return, for each row of `gaps`, the column that permute-and-flip chooses; see `Sampler`."""
+        dp = _opendp()
+        scores = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+        # 2^shift / numerator rounded up: numbers below 2^53 are floats, and so is the next one
+        scale = math.nextafter((1 << rate.shift) / rate.numerator, math.inf)
+        mechanism = dp.m.make_noisy_max(*scores, dp.max_divergence(), scale=scale)
+        capped = (rate.capped(row) for row in gaps)
+        return np.array([mechanism((-row).tolist()) for row in capped], dtype=np.int64)
 
 
 def _opendp() -> Any:

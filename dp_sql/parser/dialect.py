@@ -6,7 +6,7 @@ Where both read a spelling in two ways, DuckDB's holds, but for statements with 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -173,6 +173,9 @@ def _in(parser: Parser, this: exp.Expr | None) -> exp.Expr:
     return exp.ArrayContains(this=exp.Array(expressions=found.expressions), expression=this)
 
 
+_Func = TypeVar("_Func", bound=exp.Func)
+
+
 class AnalystParser(DuckDBParser):
     """DuckDB's grammar, the privacy clause, contribution bounds, and spellings that DuckDB lacks.
 
@@ -203,6 +206,7 @@ class AnalystParser(DuckDBParser):
         super().__init__(dialect=dialect)
         self.spans: set[tuple[int, int]] = set()
         self._arguments: list[list[exp.Expr]] = []
+        self._more = 0  # arguments of the last call that was read, after its first
 
     def _parse_hint(self) -> exp.Hint | None:
         """Read the privacy clause, which stands where a hint may stand."""
@@ -248,6 +252,19 @@ class AnalystParser(DuckDBParser):
         self._arguments[-1].append(self._named(name))
         self.spans.add((first.start, self._prev.end + 1))
         return None
+
+    def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:  # noqa: FBT001, FBT002
+        read: list[exp.Expr] = super()._parse_function_args(alias=alias)
+        self._more = len(read)
+        return read
+
+    def _parse_distinct_arg_function(self, func: type[_Func], distinct_index: int = 0) -> _Func:
+        """Read a call such as QUANTILE's. The parser library drops what it has no place for."""
+        self._more = 0
+        read = super()._parse_distinct_arg_function(func, distinct_index)
+        if not func.is_var_len_args and 1 + self._more > len(func.arg_types):
+            self.raise_error(f"{func.sql_name()} takes at most {len(func.arg_types)} arguments")
+        return read
 
     def _parse_function_call(self, *args: Any, **options: Any) -> exp.Expr | None:
         self._arguments.append([])

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dp_sql.errors import QueryError
+from dp_sql.errors import InternalError, QueryError
 from dp_sql.parser import aggregates, contribution, examples, options
 from dp_sql.parser.dialect import unnamed
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.group_keys import grouping
 from dp_sql.parser.links import belongs_to_one
 from dp_sql.parser.names import deny_open
+from dp_sql.parser.ranks import Ranked, ranked, result_type
 from dp_sql.parser.scope import Environment, Scope, Statement
 from dp_sql.parser.subqueries import Subqueries
 from dp_sql.parser.text import position_of
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
+from dp_sql.plan.histogram import Extreme, Rank
 from dp_sql.plan.nulls import null_on
 from dp_sql.plan.relation import Relation, inputs
 from dp_sql.plan.release import GROUPING_SET, Aggregate, AggregateKind, Key, Release
@@ -196,7 +199,12 @@ class ReleaseBlock:
             return self._grouping(node)
         call = None if isinstance(node, exp.Window) else aggregates.read(node)
         if call is not None:
-            return self._released(self._aggregate(call))
+            asked = ranked(self._statement, call)
+            return (
+                self._released(self._aggregate(call))
+                if asked is None
+                else self._ranked(call, asked)
+            )
         if isinstance(node, exp.Query | exp.Subquery):
             return self._blocks.open_expression(node, self._env)
         key = self._key(node)
@@ -326,19 +334,75 @@ class ReleaseBlock:
             value = Literal(1, sqltype.INTEGER) if argument is None else argument
             argument = functions.case(((condition, value),), Literal(None, sqltype.NULL))
             kind = AggregateKind.COUNT if kind is AggregateKind.COUNT_STAR else kind
-        for known in self._aggregates:
-            if (known.kind, known.argument, known.bounds) == (kind, argument, bounds):
-                return known.name
         whole = kind in _COUNTS or (
             kind is AggregateKind.SUM
             and argument is not None
             and (argument.type.is_integer or argument.type.kind in (Kind.BOOLEAN, Kind.NULL))
         )
         result: SqlType = sqltype.BIGINT if whole else sqltype.DOUBLE
+        return self._added(call, kind, argument, result, bounds)
+
+    def _ranked(self, call: aggregates.Call, asked: Ranked) -> exp.Expr:
+        """Return the released column of a value that is chosen by its rank, or the list of several."""
+        if aggregates.has_aggregate(asked.argument):
+            raise self._statement.wrong("an aggregate can't stand in an aggregate.", call.node)
+        argument = self._binder.bind(asked.argument)
+        if isinstance(argument, Ref) and argument.column.number in self._owners:
+            raise self._statement.not_private(
+                f"{call.name} of the owner's column would be one person's.", asked.argument
+            )
+        if self._padded and not null_on(argument, self._padded):
+            raise self._statement.not_private(
+                f"this {call.name} would read rows of the public table that match nobody.",
+                call.node,
+                hint="an inner join",
+            )
+        type_ = result_type(asked.kind, argument.type)
+        if type_ is None:
+            raise self._statement.not_private(
+                f"{call.name} of {argument.type} values would be one person's.",
+                asked.argument,
+                hint=f"{call.name} of a number, a date or a timestamp",
+            )
+        value, bounds = contribution.bounded(
+            self._statement, call, asked.kind, argument, self._binder
+        )
+        if value is None or bounds is not None:
+            raise InternalError("a rank is asked of rows that are bounded one by one")
+        if call.condition is not None:
+            condition = self._binder.bind_condition(call.condition)
+            value = functions.case(((condition, value),), Literal(None, sqltype.NULL))
+        columns = []
+        for rank in asked.ranks:
+            kind = asked.kind
+            if isinstance(rank, Extreme):
+                kind = AggregateKind.MAX if rank.largest else AggregateKind.MIN
+            columns.append(self._released(self._added(call, kind, value, type_, rank=rank)))
+        return exp.Array(expressions=columns) if asked.listed else columns[0]
+
+    def _added(
+        self,
+        call: aggregates.Call,
+        kind: AggregateKind,
+        argument: Expression | None,
+        type_: SqlType,
+        bounds: tuple[Fraction, Fraction] | None = None,
+        rank: Rank | None = None,
+    ) -> str:
+        """Return the released column of an aggregate, that of an equal one where there is one."""
+        for known in self._aggregates:
+            if (known.kind, known.argument, known.type, known.bounds, known.rank) == (
+                kind,
+                argument,
+                type_,
+                bounds,
+                rank,
+            ):
+                return known.name
         name = f"a{len(self._aggregates)}"
         found = position_of(self._statement.text, call.node)
         place = None if found is None else (self._statement.text, found)
-        self._aggregates.append(Aggregate(name, kind, argument, result, place, bounds))
+        self._aggregates.append(Aggregate(name, kind, argument, type_, place, bounds, rank))
         return name
 
     def _counted(self) -> str:
@@ -358,7 +422,7 @@ class ReleaseBlock:
         return self._statement.unsupported(
             f"the aggregate {call.name} isn't answered: its result can be one person's value.",
             call.node,
-            hint="COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV_POP or STDDEV_SAMP",
+            hint="COUNT, SUM, AVG, VAR_*, STDDEV_*, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MIN or MAX",
         )
 
 

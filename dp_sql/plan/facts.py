@@ -17,12 +17,25 @@ class VectorFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class HistogramFacts:
+    """What one unit does to one histogram: it adds up to `weight` in each of `groups` groups.
+
+    cells: how many groups can be released, None where unknown. rule: the reasoning in a line.
+    """
+
+    weight: int
+    groups: int
+    cells: int | None
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is proved of a whole planned release.
 
     unit: what is protected. groups: how many groups one unit touches at most (L0). cells: how many
     groups can be released, None where unknown. vectors: aligned with the planned release's.
-    owner: the owner of a row in words, for EXPLAIN.
+    owner: the owner of a row in words, for EXPLAIN. histograms: aligned with the planned release's.
     """
 
     unit: PrivacyUnit
@@ -31,6 +44,7 @@ class Facts:
     vectors: tuple[VectorFacts, ...]
     owner: str
     rows: str  # rows per unit, in words
+    histograms: tuple[HistogramFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

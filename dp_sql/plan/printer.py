@@ -15,6 +15,7 @@ from dp_sql.plan.relation import (
     MomentMeasure,
     PresenceMeasure,
     Relation,
+    SpreadRows,
     SumMeasure,
     SumPerUnit,
     inputs,
@@ -123,6 +124,8 @@ def _node_text(node: Relation) -> str:
             return "Sum per unit and group"
         case BoundRows(max_rows=max_rows):
             return f"Bound rows: a unit weighs at most {max_rows} rows in a group"
+        case SpreadRows(max_rows=max_rows):
+            return f"Spread rows: a unit's values weigh at most {max_rows} rows in a group"
         case BoundGroups(max_groups=max_groups):
             return f"Bound groups: at most {max_groups} of a unit, by a keyed hash"
         case _:

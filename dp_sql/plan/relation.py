@@ -1,7 +1,7 @@
 """What the planner puts between private rows and a release.
 
-`MeasureRows` turns a row into small integers on a grid; `KeepKeys`, `SumPerUnit`, `BoundRows` and
-`BoundGroups` enforce the contribution set.
+`MeasureRows` turns a row into small integers on a grid; `KeepKeys`, `SumPerUnit`, `BoundRows`,
+`SpreadRows` and `BoundGroups` enforce the contribution set.
 """
 
 from __future__ import annotations
@@ -176,7 +176,21 @@ class BoundGroups:
     hash_key: int  # 63 random bits, fresh for each release
 
 
-Bounded = MeasureRows | KeepKeys | SumPerUnit | BoundRows | BoundGroups
+@dataclass(frozen=True, slots=True)
+class SpreadRows:
+    """One row per (unit, group, place): the weight of a unit's values there.
+
+    Rows whose argument is NULL are left out. A unit with c <= max_rows values in a group weighs
+    2^low_bits each, one with more max_rows * 2^low_bits / c each, summed by place and truncated: its
+    weight in a group is at most max_rows * 2^low_bits.
+    """
+
+    source: Relation
+    max_rows: int
+    low_bits: int
+
+
+Bounded = MeasureRows | KeepKeys | SumPerUnit | BoundRows | BoundGroups | SpreadRows
 Relation = Rows | Bounded
 
 
@@ -202,7 +216,12 @@ def output(relation: Relation) -> tuple[Column, ...]:
             return (*output(source), *(f.column for f in functions))
         case MeasureRows(keys=keys, vectors=vectors):
             return (*keys, *(column for vector in vectors for column in vector))
-        case KeepKeys(source=source) | BoundRows(source=source) | BoundGroups(source=source):
+        case (
+            KeepKeys(source=source)
+            | BoundRows(source=source)
+            | BoundGroups(source=source)
+            | SpreadRows(source=source)
+        ):
             return output(source)
         case SumPerUnit(source=source, count=count):
             return (count, *output(source))
@@ -227,6 +246,7 @@ def inputs(relation: Relation) -> tuple[Relation, ...]:
             | SumPerUnit()
             | BoundRows()
             | BoundGroups()
+            | SpreadRows()
         ):
             return (relation.source,)
         case _:

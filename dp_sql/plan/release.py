@@ -9,6 +9,7 @@ from fractions import Fraction
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import Position
 from dp_sql.plan.expression import Column, Expression
+from dp_sql.plan.histogram import Histogram, Rank
 from dp_sql.plan.relation import Measure, Relation
 from dp_sql.plan.rows import Rows
 from dp_sql.schema.sqltype import SqlType
@@ -31,6 +32,10 @@ class AggregateKind(StrEnum):
     VAR_SAMP = "VAR_SAMP"
     STDDEV_POP = "STDDEV_POP"
     STDDEV_SAMP = "STDDEV_SAMP"
+    QUANTILE_CONT = "QUANTILE_CONT"
+    QUANTILE_DISC = "QUANTILE_DISC"
+    MIN = "MIN"
+    MAX = "MAX"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,9 @@ class Aggregate:
     one, an expression that is not NULL on the rows that count.
     bounds: the ends, low below high, of what one unit's rows of a group may give: their count, sum
     or average. None where the schema's limits alone hold. Only at user level.
-    type: BIGINT for counts and for sums of integers, DOUBLE for the others.
+    type: BIGINT for counts and for sums of integers; of a value that is chosen by its rank, BIGINT
+    for integers, DATE or TIMESTAMP for those; DOUBLE for all others.
+    rank: of an aggregate that chooses a value, which one.
     place: the statement and where the aggregate stands in it, for messages.
     """
 
@@ -98,6 +105,7 @@ class Aggregate:
     type: SqlType
     place: tuple[str, Position] | None = field(default=None, compare=False)
     bounds: tuple[Fraction, Fraction] | None = None
+    rank: Rank | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +238,16 @@ class VarianceReadout:
     root: bool
 
 
-Readout = CountReadout | SumReadout | MeanReadout | VarianceReadout
+@dataclass(frozen=True, slots=True)
+class RankReadout:
+    """The value of one rank of a histogram. histogram, position: its place, and the rank's in it."""
+
+    histogram: int
+    position: int
+
+
+VectorReadout = CountReadout | SumReadout | MeanReadout | VarianceReadout
+Readout = VectorReadout | RankReadout
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +260,7 @@ class PlannedRelease:
     selection_relation: where there are public keys beside the private ones, the relation over the
         private keys alone that the selection's vector is summed over; else None.
     readouts: aligned with the release's aggregates.
+    shares: of the release's epsilon, one a vector; with those of the histograms they add up to 1.
     """
 
     release: Release
@@ -254,7 +272,8 @@ class PlannedRelease:
     readouts: tuple[Readout, ...]
     selection: int | None
     selection_relation: Relation | None
-    shares: tuple[Fraction, ...]  # of the release's epsilon, one a vector; they add up to 1
+    shares: tuple[Fraction, ...]
+    histograms: tuple[Histogram, ...] = ()
 
     @property
     def cells(self) -> int | None:

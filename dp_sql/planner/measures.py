@@ -11,6 +11,7 @@ from dp_sql.dataclass import dataclass
 from dp_sql.errors import NotPrivateError, UnsupportedSQLError
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Case, Expression, Literal, Ref, columns_of
+from dp_sql.plan.histogram import Quantile
 from dp_sql.plan.printer import expression_text
 from dp_sql.plan.relation import (
     CountMeasure,
@@ -242,11 +243,12 @@ def bounded(aggregate: Aggregate, argument: Expression, domain: Domain) -> Domai
     while isinstance(inner, Case):  # a FILTER
         inner = inner.branches[0][1]
     names = [c.name for c in columns_of(inner)] or ["the expression"]
+    place = ", 0.5" if isinstance(aggregate.rank, Quantile) else ""
     what = names[0] if isinstance(inner, Ref) else f"the expression over {', '.join(names)}"
     raise NotPrivateError(
         f"{what} has no bounds, so one row could change the answer by any amount.",
-        hint=f"{aggregate.kind.value}(CLAMP({expression_text(inner)}, 0, 100)) with the range that you "
-        f"need, or declare bounds of {names[0]} in the schema",
+        hint=f"{aggregate.kind.value}(CLAMP({expression_text(inner)}, 0, 100){place}) with the range "
+        f"that you need, or declare bounds of {names[0]} in the schema",
         text=text,
         position=position,
     )

@@ -6,11 +6,13 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from math import prod
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
 from dp_sql.plan.domains import domain_of
 from dp_sql.plan.expression import Column
+from dp_sql.plan.histogram import Histogram
 from dp_sql.plan.public import PublicFacts
 from dp_sql.plan.relation import (
     BoundGroups,
@@ -22,11 +24,13 @@ from dp_sql.plan.relation import (
     MomentMeasure,
     PresenceMeasure,
     Relation,
+    SpreadRows,
     SumMeasure,
     SumPerUnit,
     width,
 )
 from dp_sql.plan.release import PlannedRelease, Release, Vector
+from dp_sql.planner.histograms import plan_histograms, rank_readouts
 from dp_sql.planner.keys import KeyPlan, key_column, plan_keys
 from dp_sql.planner.lineage import column_domains, never_null
 from dp_sql.planner.measures import FINEST_CELLS, Noise, plan_measures
@@ -34,9 +38,11 @@ from dp_sql.planner.row_grids import with_grids
 from dp_sql.privacy.unit import Level
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import Catalog, Limits
+from dp_sql.schema.sqltype import Kind
 from dp_sql.sensitivity.motion import drifts_in_place, reach_of
 from dp_sql.sensitivity.multiplicity import rows_per_unit
 
+_WEIGHT_BITS = 12  # that the weight of a value carries through the division by their number
 _FIRST = 1_000_000  # numbers of the planner's own columns; the parser's stay far below
 
 
@@ -121,7 +127,7 @@ def plan_release(
     rows = limits.max_rows_per_group if user else 1
     presence: Measure = PresenceMeasure(None) if user else CountMeasure(None)
     wanted = plan_measures(
-        release.aggregates,
+        tuple(a for a in release.aggregates if a.rank is None),
         lambda e: domain_of(e, domains),
         Noise(
             rows,
@@ -168,7 +174,28 @@ def plan_release(
             positions=keys.private,
         )
         vectors += more
-    count = len(vectors)
+    histograms = plan_histograms(
+        release.aggregates,
+        lambda e: domain_of(e, domains),
+        cells=None if keys.private else prod(len(space.values) for space in keys.public),
+        epsilon=epsilon / (beside.groups * rows),
+    )
+    planned = tuple(
+        Histogram(
+            _spread(release, keys, columns, wish.measure, catalog, limits, unit_rows, numbers),
+            wish.measure,
+            1 << _spread_bits(catalog, limits, unit_rows),
+            wish.fine,
+            wish.ranks,
+            wish.together,
+            Fraction(wish.runs),
+            wish.argument.type.kind is Kind.DATE,
+        )
+        for wish in histograms
+    )
+    readouts = iter(wanted.readouts)
+    ranked = rank_readouts(release.aggregates, histograms)
+    count = len(vectors) + sum(wish.runs for wish in histograms)
     return PlannedRelease(
         release,
         relation,
@@ -176,11 +203,58 @@ def plan_release(
         keys.public,
         keys.private,
         vectors,
-        wanted.readouts,
+        tuple(ranked.get(a.name) or next(readouts) for a in release.aggregates),
         selection,
         chosen,
-        tuple(Fraction(1, count) for _ in range(count)),
+        tuple(Fraction(1, count) for _ in vectors),
+        tuple(replace(histogram, share=histogram.share / count) for histogram in planned),
     )
+
+
+def _spread_bits(catalog: Catalog, limits: Limits, unit_rows: int | None) -> int:
+    """Return how many low bits the weight of a value carries; none where no unit has too many rows."""
+    few = unit_rows is not None and unit_rows <= limits.max_rows_per_group
+    return 0 if catalog.unit.level is Level.EVENT or few else _WEIGHT_BITS
+
+
+def _spread(
+    release: Release,
+    keys: KeyPlan,
+    columns: tuple[Column, ...],
+    measure: MomentMeasure,
+    catalog: Catalog,
+    limits: Limits,
+    unit_rows: int | None,
+    numbers: Iterator[int],
+) -> Relation:
+    """Return the relation that enforces what a unit adds to a histogram."""
+    named = tuple(Column(next(numbers), f"h{j}", sqltype.BIGINT) for j in range(width(measure)))
+    relation: Relation = MeasureRows(
+        release.source, columns, tuple(k.expression for k in release.keys), (measure,), (named,)
+    )
+    for space in keys.public:
+        relation = KeepKeys(relation, tuple(columns[i] for i in space.positions), space.values)
+    if catalog.unit.level is not Level.USER:
+        return relation
+    relation = SpreadRows(
+        relation, limits.max_rows_per_group, _spread_bits(catalog, limits, unit_rows)
+    )
+    return _few_groups(relation, keys, columns, limits, unit_rows)
+
+
+def _few_groups(
+    relation: Relation,
+    keys: KeyPlan,
+    columns: tuple[Column, ...],
+    limits: Limits,
+    unit_rows: int | None,
+) -> Relation:
+    """Return the relation with a unit's groups bounded, unless nothing can pass the limit."""
+    cells = prod(max(1, len(space.values)) for space in keys.public)
+    few = unit_rows is not None and unit_rows <= limits.max_groups
+    if columns and not few and (keys.private or limits.max_groups < cells):
+        return BoundGroups(relation, limits.max_groups, secrets.randbits(63))
+    return relation
 
 
 def _bounded(
@@ -212,12 +286,7 @@ def _bounded(
     if user:
         count = Column(next(numbers), "c", sqltype.BIGINT)
         relation = SumPerUnit(relation, count)
-        cells = 1
-        for space in keys.public:
-            cells *= max(1, len(space.values))
-        few = unit_rows is not None and unit_rows <= limits.max_groups
-        if columns and not few and (keys.private or limits.max_groups < cells):
-            relation = BoundGroups(relation, limits.max_groups, secrets.randbits(63))
+        relation = _few_groups(relation, keys, columns, limits, unit_rows)
         relation = BoundRows(relation, limits.max_rows_per_group, bits)
     vectors = tuple(
         Vector(m, c, _unit(m, b)) for m, c, b in zip(measures, named, bits, strict=True)

@@ -61,7 +61,18 @@ class KeySelectionEvent:
             raise ValueError("the delta of key selection must be a fraction in [0, 1)")
 
 
-Event = LaplaceEvent | GaussianEvent | KeySelectionEvent
+@dataclass(frozen=True, slots=True)
+class PureEvent:
+    """A mechanism of which no more is said than that it is `epsilon`-DP."""
+
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.epsilon, Fraction) or self.epsilon < 0:
+            raise ValueError("a pure epsilon must be a fraction of at least 0")
+
+
+Event = LaplaceEvent | GaussianEvent | KeySelectionEvent | PureEvent
 
 
 def pure_epsilon(event: Event) -> Fraction | None:
@@ -77,6 +88,8 @@ def pure_epsilon(event: Event) -> Fraction | None:
             return Fraction(0) if l2_squared == 0 else None
         case KeySelectionEvent(noise=noise):
             return pure_epsilon(noise)
+        case PureEvent(epsilon=epsilon):
+            return epsilon
         case _:
             assert_never(event)
 

@@ -3,6 +3,7 @@
     {"v": 1, "event": "laplace", "scale": "1600", "profiles": [[["16", "2"]]]}
     {"v": 1, "event": "gaussian", "sigma": "1024", "l2_squared": "512"}
     {"v": 1, "event": "key_selection", "noise": {…}, "delta": "1/1000000000"}
+    {"v": 1, "event": "pure", "epsilon": "1/10"}
 
 Integers are texts of decimal digits, since many readers of JSON keep no more than 53 bits, and
 fractions are "p/q" in lowest terms. A change of layout takes another number under "v".
@@ -16,7 +17,13 @@ from fractions import Fraction
 from typing import assert_never
 
 from dp_sql.privacy.contribution import Change, Profile
-from dp_sql.privacy.event import Event, GaussianEvent, KeySelectionEvent, LaplaceEvent
+from dp_sql.privacy.event import (
+    Event,
+    GaussianEvent,
+    KeySelectionEvent,
+    LaplaceEvent,
+    PureEvent,
+)
 
 _VERSION = 1
 _INTEGER = re.compile(r"0|[1-9][0-9]*")
@@ -60,9 +67,10 @@ def _to_words(event: Event) -> dict[str, object]:
             sizes = {"sigma": str(sigma), "l2_squared": str(l2_squared)}
             return {"v": _VERSION, "event": "gaussian", **sizes}
         case KeySelectionEvent(noise=noise, delta=delta):
-            share = f"{delta.numerator}/{delta.denominator}"
             words = {"v": _VERSION, "event": "key_selection", "noise": _to_words(noise)}
-            return {**words, "delta": share}
+            return {**words, "delta": _ratio(delta)}
+        case PureEvent(epsilon=epsilon):
+            return {"v": _VERSION, "event": "pure", "epsilon": _ratio(epsilon)}
         case _:
             assert_never(event)
 
@@ -75,6 +83,8 @@ def _from_words(words: object) -> Event:
             event = GaussianEvent(_integer(sigma), _integer(l2_squared))
         case {"v": 1, "event": "key_selection", "noise": noise_words, "delta": delta, **rest}:
             event = KeySelectionEvent(_noise(noise_words), _fraction(delta))
+        case {"v": 1, "event": "pure", "epsilon": epsilon, **rest}:
+            event = PureEvent(_fraction(epsilon))
         case _:
             raise ValueError("these words are no event of a version known here")
     if rest:
@@ -87,7 +97,7 @@ def _noise(words: object) -> LaplaceEvent | GaussianEvent:
         case LaplaceEvent() | GaussianEvent() as noise:
             return noise
         case _:
-            raise ValueError("the noise of a key selection can't be a key selection")
+            raise ValueError("the noise of a key selection is Laplace or Gaussian noise")
 
 
 def _profile(pairs: object) -> Profile:
@@ -104,6 +114,10 @@ def _entry(pair: object) -> tuple[int, int]:
             return _integer(shift), _integer(coordinates)
         case _:
             raise ValueError("an entry of a profile is a pair")
+
+
+def _ratio(value: Fraction) -> str:
+    return f"{value.numerator}/{value.denominator}"
 
 
 def _integer(text: object) -> int:

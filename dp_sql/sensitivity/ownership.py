@@ -12,6 +12,7 @@ from dp_sql.plan.relation import (
     KeepKeys,
     MeasureRows,
     Relation,
+    SpreadRows,
     SumPerUnit,
     inputs,
     output,
@@ -72,7 +73,7 @@ def owners_of(relation: Relation) -> frozenset[int]:
             return kept if kind.pads_right else kept | owners_of(right)
         case SetRows():
             return frozenset(column.number for column, _ in owner_places(relation))
-        case MeasureRows() | SumPerUnit() | KeepKeys() | BoundRows() | BoundGroups():
+        case MeasureRows() | SumPerUnit() | KeepKeys() | BoundRows() | BoundGroups() | SpreadRows():
             return owners_of(relation.source)
         case _:
             assert_never(relation)
@@ -123,7 +124,9 @@ def owner_of(relation: Relation) -> Column | None:
 
 def _rows(relation: Relation) -> Rows:
     """Return the relation of private rows below what the planner put on top."""
-    while isinstance(relation, MeasureRows | KeepKeys | SumPerUnit | BoundRows | BoundGroups):
+    while isinstance(
+        relation, MeasureRows | KeepKeys | SumPerUnit | BoundRows | BoundGroups | SpreadRows
+    ):
         relation = relation.source
     return relation
 

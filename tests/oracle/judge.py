@@ -11,6 +11,7 @@ from oracle.small_engine import Totals
 from dp_sql.plan.facts import Facts
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.privacy.contribution import Change
+from dp_sql.privacy.unit import Adjacency
 
 COSTS: tuple[Callable[[float], float], ...] = (
     lambda x: x**1.5,
@@ -53,6 +54,43 @@ def check(moved: list[int], change: Change, told: Callable[[], str]) -> None:
         total = sum(cost(s / largest) for s in moved if s)
         most = max(sum(n * cost(s / largest) for s, n in p) for p in change.profiles)
         assert total <= most * (1 + 1e-9), f"cost {index}: {total} > {most}\n{told()}"
+
+
+def compare_histograms(
+    plan: PlannedRelease,
+    facts: Facts,
+    before: list[Totals],
+    after: list[Totals],
+    told: Callable[[], str],
+    counts: Counter[str],
+) -> None:
+    """Hold how far the weights of every histogram move against the facts.
+
+    What a neighbour adds, and what it takes away, is at most k units' weight in a group, in k times
+    as many groups; under add_remove both together.
+    """
+    units = facts.unit.group_size
+    one_sided = facts.unit.adjacency is Adjacency.ADD_REMOVE
+    for held, holding, fact in zip(before, after, facts.histograms, strict=True):
+        old, new = released(plan, held), released(plan, holding)
+        moved: dict[object, list[int]] = {}
+        for cell in old.keys() | new.keys():
+            (step,) = (y - x for x, y in zip(old.get(cell, (0,)), new.get(cell, (0,)), strict=True))
+            found = moved.setdefault(cell[:-1], [0, 0])
+            found[step < 0] += abs(step)
+        sides = (
+            [[sum(m) for m in moved.values()]]
+            if one_sided
+            else list(zip(*moved.values(), strict=True))
+        )
+        for side in sides:
+            most = max(side, default=0)
+            assert most <= units * fact.weight, f"{most} > {fact.weight}\n{told()}"
+            touched = sum(1 for weight in side if weight)
+            assert touched <= units * fact.groups, f"{touched} > {fact.groups} groups\n{told()}"
+            assert sum(side) <= units * fact.weight * fact.groups, told()
+            counts["histograms"] += 1
+            counts["filled"] += most == units * fact.weight
 
 
 def released(plan: PlannedRelease, totals: Totals) -> Totals:

@@ -10,6 +10,7 @@ import duckdb
 
 from dp_sql.executor import lower_public, lower_relation, lower_rows
 from dp_sql.executor.duckdb_engine import PINNED
+from dp_sql.executor.lower_histogram import histogram_sql
 from dp_sql.plan.public import Image
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.schema.catalog import Catalog
@@ -79,6 +80,8 @@ class SmallEngine:
 
     def totals(self, plan: PlannedRelease) -> Totals:
         """Return the exact sums of a release, as the engine would seal them."""
+        if not plan.vectors:
+            return {}
         return split(self.query(lower_relation.release_sql(plan)), len(plan.keys))
 
     def chosen(self, plan: PlannedRelease) -> Totals | None:
@@ -86,6 +89,11 @@ class SmallEngine:
         if plan.selection_relation is None:
             return None
         return split(self.query(lower_relation.selection_sql(plan)), len(plan.private))
+
+    def histograms(self, plan: PlannedRelease) -> list[Totals]:
+        """Return the weights of each histogram of a release, by group and place."""
+        places = len(plan.keys) + 1
+        return [split(self.query(histogram_sql(h)), places) for h in plan.histograms]
 
     def image(self, image: Image, limit: int) -> tuple[Row, ...] | None:
         rows = self.query(lower_public.image_sql(image, limit))

@@ -231,7 +231,7 @@ class Writer:
     def aggregate(self, *, user: bool, plain: bool = False) -> str:
         """Return an aggregate, with a FILTER now and then. plain: as DuckDB reads it, without bounds."""
         r = self._r
-        match r.randrange(12):
+        match r.randrange(13):
             case 0 | 1:
                 call = "COUNT(*)"
             case 2:
@@ -244,6 +244,8 @@ class Writer:
                 call = f"SUM({self.number(2)})"
             case 9:
                 call = f"AVG({self.number(2)})"
+            case 11:
+                call = self._ranked()
             case 10:
                 call = f"{pick(r, ('VAR_POP', 'VAR_SAMP', 'VARIANCE'))}({self.number(1)})"
             case _:
@@ -252,10 +254,18 @@ class Writer:
             call = self._bounded(call)
         return f"{call} FILTER (WHERE {self.condition(1)})" if r.random() < 0.2 else call
 
+    def _ranked(self) -> str:
+        """Return an aggregate that chooses a value by its rank."""
+        x = self.number(1)
+        return pick(self._r, (
+            f"MEDIAN({x})", f"MIN({x})", f"MAX({x})", f"QUANTILE_DISC({x}, 0.75)",
+            f"QUANTILE_CONT({x}, 0.9)", f"PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY {x} DESC)",
+        ))  # fmt: skip
+
     def _bounded(self, call: str) -> str:
         """Return the aggregate with a contribution bound, of its unit where it can have one."""
         r = self._r
-        if "DISTINCT" in call:
+        if "DISTINCT" in call or "WITHIN" in call:
             return call
         if call.startswith("COUNT"):
             ends, by = pick(r, ("(0, 2)", "(1, 3)", "(-1, 1)")), "group"

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracle.judge import compare, released
+from oracle.judge import compare, compare_histograms, released
 from oracle.neighbours import Database, database, neighbours, rows_of
 from oracle.small_engine import SmallEngine, Totals
 from oracle.small_schema import PUBLIC, small_catalog
 from oracle.statements import pick, statement
 
 from dp_sql.errors import DPSQLError, InternalError
-from dp_sql.executor import lower_relation
+from dp_sql.executor import lower_histogram, lower_relation
 from dp_sql.parser.statement import parse
 from dp_sql.plan.relation import BoundGroups, CountMeasure, Measure, Relation, SumMeasure
 from dp_sql.plan.release import PlannedRelease
@@ -91,17 +91,13 @@ def examine(r: Random) -> None:
     engine().stage("visits", [rows_of(d) for d in (data, *near)])
     engine().use("visits", 0)
     before = [sums(plan) for plan in plans]
+    weights = [engine().histograms(plan) for plan in plans]
     for part, other in enumerate(near, start=1):
         engine().use("visits", part)
-        for plan, fact, old in zip(plans, facts, before, strict=True):
-            compare(
-                plan,
-                fact,
-                old,
-                sums(plan),
-                partial(described, sql, catalog, data, other),
-                COUNTS,
-            )
+        told = partial(described, sql, catalog, data, other)
+        for plan, fact, old, held in zip(plans, facts, before, weights, strict=True):
+            compare(plan, fact, old, sums(plan), told, COUNTS)
+            compare_histograms(plan, fact, held, engine().histograms(plan), told, COUNTS)
 
 
 def described(sql: str, catalog: Catalog, data: Database, other: Database) -> str:
@@ -135,6 +131,8 @@ def test_no_neighbour_moves_a_vector_further_than_derived() -> None:
     assert COUNTS["plans"] >= 600
     assert COUNTS["neighbours"] >= 2_500
     assert COUNTS["reached"] >= 250
+    assert COUNTS["histograms"] >= 100
+    assert COUNTS["filled"] >= 20
 
 
 def _too_small(contribution: ContributionSet, groups: int) -> Profile:
@@ -174,6 +172,12 @@ MUTANTS: dict[str, tuple[object, str, Callable[..., object]]] = {
     "rows not bounded": (
         lower_relation, "_bound", lambda _, value, *__: f"CAST({value} AS HUGEINT)",
     ),
+    "values not spread": (
+        lower_histogram, "_weight", lambda s: f"CAST(n * {1 << s.low_bits} AS BIGINT)",
+    ),
+    "groups of a histogram not bounded": (
+        lower_histogram, "group_order", lambda _: "u",  # one rank for all groups of a unit
+    ),
     "the statement's bounds forgotten": (lower_relation, "_bound", _without_ends),
 }  # fmt: skip
 
@@ -183,7 +187,7 @@ def test_the_oracle_finds_a_wrong_rule(name: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(*MUTANTS[name])
 
     def search() -> None:
-        for index in range(100):
+        for index in range(600):  # the first that is found ends it
             examine(Random(f"mutant-{index}"))
 
     with pytest.raises(AssertionError):

@@ -1,0 +1,366 @@
+"""Values chosen by their ranks: quantiles, and the smallest and largest, from histograms.
+
+Candidates are public: the points of a grid. A candidate's score is how far its rank is from the one
+asked, in weights of rows, so a unit's rows change every score by little; permute-and-flip chooses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_sql.dataclass import dataclass
+from dp_sql.errors import InternalError, UnsupportedSQLError
+from dp_sql.mechanisms.sampler import Integers, Rate, Sampler, rate_below
+from dp_sql.plan.facts import HistogramFacts
+from dp_sql.plan.histogram import Extreme, Histogram, Quantile, Rank
+from dp_sql.privacy.unit import Adjacency, PrivacyUnit
+
+Weights: TypeAlias = NDArray[Any]
+"""Integer weights: rows are groups, columns the grid's places. Python integers where 2^62 may pass."""
+
+_BONUS = (
+    64  # units of score for one weight; the exact answer has what a unit moves a score by, over 64
+)
+_SAFE = 2**62
+_HALVED = 2**14  # candidates at least where a histogram is halved
+_MOST_BELOW = 1000  # denominators of ranks inside a half
+_CELLS = 2**20  # numbers at once
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The weights of a histogram, where there are any: aligned arrays, sorted by group.
+
+    groups: the number of each weight's group.
+    """
+
+    groups: NDArray[np.intp]
+    places: NDArray[np.intp]
+    weights: NDArray[Any]
+
+    def dense(self, histogram: Histogram, start: int, end: int) -> Weights:
+        """Return the weights of the groups from `start` to before `end`, by group and place."""
+        first, last = np.searchsorted(self.groups, [start, end])
+        weights = self.weights[first:last]
+        most = max((_moves(rank)[3] for rank in histogram.ranks), default=1)
+        most = max(2 * _BONUS * most, 2 * _MOST_BELOW * _spread(histogram))
+        total = sum(map(int, weights)) if weights.dtype == object else int(weights.sum())
+        type_ = np.int64 if 2 * total * most + most * histogram.unit < _SAFE else object
+        made: Weights = np.zeros((end - start, histogram.measure.cells + 1), dtype=type_)
+        np.add.at(made, (self.groups[first:last] - start, self.places[first:last]), weights)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Chooser:
+    """What one choice may cost, and how far a unit moves weights.
+
+    epsilon: of one choice, for everything that a neighbour changes.
+    """
+
+    epsilon: Fraction
+    facts: HistogramFacts
+    unit: PrivacyUnit
+
+    def bonus(self, rank: Rank) -> int:
+        """Return by how much the exact answer's score is raised: what it adds to a change is small."""
+        return self.facts.weight * _moves(rank)[0]
+
+    def rate(self, one: int, moved: int, bonus: int) -> Rate:
+        """Return the rate at which candidates are chosen in every group.
+
+        one: how far a score moves when a weight of 1 comes or goes; moved: when it goes to another
+        place of the same group. bonus: what else a score may change by in a group that is touched.
+
+        Claim:   choosing one candidate in each group at this rate is `epsilon`-DP.
+        Why:     permute-and-flip at rate r on scores that move by at most s is (2 r s)-DP, and groups
+                 are chosen with independent coins, so the sum of s over the groups that change is
+                 what counts. add_remove: a unit's weight w comes or goes in each of L0 groups.
+                 Otherwise one unit leaves L0 groups and another enters as many; they share j, where
+                 its weight moves, and the sum is linear in j: both ends suffice. k units move the
+                 scores k times as far, or touch k times as many groups.
+        Assumes: weights and groups of a unit are enforced in the SQL (`sensitivity.histogram`).
+        Source:  [McKennaSheldon2020], [Dwork2006]
+        """
+        weight, groups, cells = self.facts.weight, self.facts.groups, self.facts.cells
+        single, shared = weight * one + bonus, weight * moved + bonus
+        if self.unit.adjacency is Adjacency.ADD_REMOVE:
+            change = groups * single
+        else:
+            fewest = 0 if cells is None else max(0, 2 * groups - cells)
+            change = max(2 * (groups - j) * single + j * shared for j in (fewest, groups))
+        found = rate_below(self.epsilon / (2 * change * self.unit.group_size))
+        if found is None:
+            raise UnsupportedSQLError(
+                "this quantile would need noise beyond what can be drawn.",
+                hint="a larger epsilon, or smaller limits of rows and groups",
+            )
+        return found
+
+
+def require_drawable(histogram: Histogram, chooser: Chooser) -> None:
+    """Raise UnsupportedSQLError where some rank can't be chosen at a rate that a sampler draws at."""
+    for rank in histogram.ranks:
+        _rate(rank, chooser)
+    if histogram.together:
+        largest = _spread(histogram) * _MOST_BELOW
+        chooser.rate(largest, 2 * largest, 0)
+
+
+def choose(
+    histogram: Histogram, counted: Counted, groups: int, chooser: Chooser, sampler: Sampler
+) -> list[Integers]:
+    """Return, for each rank that is asked, the candidate chosen in each of so many groups.
+
+    Raises InternalError for a rank outside [0, 1].
+    """
+    chosen = [np.empty(groups, dtype=np.int64) for _ in histogram.ranks]
+    size = max(1, _CELLS // _width(histogram))
+    for start in range(0, groups, size):
+        weights = counted.dense(histogram, start, min(groups, start + size))
+        for values, some in zip(chosen, _chosen(histogram, weights, chooser, sampler), strict=True):
+            values[start : start + size] = some
+    return chosen
+
+
+def _width(histogram: Histogram) -> int:
+    """Return how many numbers a group takes while its values are chosen."""
+    candidates = histogram.measure.cells * histogram.fine + 1
+    return max(candidates, _spread(histogram) * (histogram.measure.cells + 1))
+
+
+def _spread(histogram: Histogram) -> int:
+    """Return into how many parts a place is cut where a histogram is halved."""
+    return max(1, _HALVED // histogram.measure.cells) if histogram.together else 1
+
+
+def _chosen(
+    histogram: Histogram, weights: Weights, chooser: Chooser, sampler: Sampler
+) -> list[Integers]:
+    """Return the candidate of each rank in some groups. weights: by group and place."""
+    found: dict[Rank, Integers] = {}
+    if histogram.together:
+        quantiles = sorted(
+            {rank for rank in histogram.ranks if isinstance(rank, Quantile)},
+            key=lambda rank: rank.fraction,
+        )
+        fractions = [rank.fraction for rank in quantiles]
+        several = _halved(histogram, weights, fractions, chooser, sampler)
+        found.update(zip(quantiles, several, strict=True))
+    for rank in histogram.ranks:
+        if rank not in found:
+            found[rank] = _single(histogram, rank, weights, chooser, sampler)
+    return [found[rank] for rank in histogram.ranks]
+
+
+def _single(
+    histogram: Histogram, rank: Rank, weights: Weights, chooser: Chooser, sampler: Sampler
+) -> Integers:
+    """Return the candidate of one rank in every group.
+
+    Claim:   a weight that comes or goes moves each score by `one` at most, one that goes elsewhere
+             by `moved`; the exact answer's bonus adds what it is in a group, whatever changes.
+    Why:     with h = q (N - W), N the weight of a group and W that of a row, a candidate's score is
+             minus the larger of L - h - W and h - E, or 0: L is the weight below it, E up to it. A
+             new weight adds 0 or 1 to L and E and q to h, so it moves both by max(q, 1 - q) at most;
+             one that goes elsewhere leaves h and moves L and E by 1. The maximum moves no further.
+             For the largest value the score is -|N - E - r|, r public, and likewise with L.
+    Assumes: nothing more. A score of 0 is within a row of the rank asked.
+    Source:  [Smith2011]
+    """
+    rate = _rate(rank, chooser)
+    beyond = _beyond(histogram, rate)
+    found = scores(histogram, rank, weights, beyond, chooser.bonus(rank))
+    gaps = found.max(axis=1, keepdims=True) - found
+    return sampler.choose(rate.capped(gaps), rate)
+
+
+def scores(histogram: Histogram, rank: Rank, weights: Weights, beyond: int, bonus: int) -> Weights:
+    """Return the score of every candidate in every group.
+
+    beyond: the weight that an extreme leaves out. bonus: what the exact answer has more.
+    """
+    _, _, a, b = _moves(rank)
+    below, upto = _ranked(weights, histogram.fine)
+    total = upto[:, -1:]
+    if isinstance(rank, Extreme):
+        distance = np.abs((total - upto if rank.largest else below) - beyond)
+    else:
+        asked = a * (total - histogram.unit)
+        distance = np.maximum(b * (below - histogram.unit) - asked, asked - b * upto)
+        distance = np.maximum(distance, 0)
+    found: Weights = -_BONUS * distance
+    found[np.arange(len(weights)), _exact(histogram, rank, weights)] += bonus
+    return found
+
+
+def _rate(rank: Rank, chooser: Chooser) -> Rate:
+    """Return the rate at which the candidates of one rank are chosen."""
+    one, moved, _, _ = _moves(rank)
+    return chooser.rate(_BONUS * one, _BONUS * moved, chooser.bonus(rank))
+
+
+def _beyond(histogram: Histogram, rate: Rate) -> int:
+    """Return how much weight is to lie beyond the largest or below the smallest value.
+
+    With less, a candidate that nobody reaches would be chosen as often: there are many of them.
+    """
+    candidates = histogram.measure.cells * histogram.fine + 1
+    return int((math.log(candidates) + 3) / float(rate.value * _BONUS))
+
+
+def beyond(histogram: Histogram, rank: Extreme, chooser: Chooser) -> float:
+    """Return how many rows are to lie beyond the largest or below the smallest value."""
+    return _beyond(histogram, _rate(rank, chooser)) / histogram.unit
+
+
+def rank_error(histogram: Histogram, rank: Quantile, chooser: Chooser, risk: float) -> float:
+    """Return how many rows a quantile's rank is off by at most, but for a probability of `risk`.
+
+    Of C candidates permute-and-flip takes one whose score is ln(C / risk) / rate below the best with
+    that probability. Where a histogram is halved, the errors of the levels add up.
+    Source: [McKennaSheldon2020]
+    """
+    one, _, _, b = _moves(rank)
+    together = histogram.together
+    spread = _spread(histogram)
+    rate = chooser.rate(spread * one, 2 * spread * one, 0) if together else _rate(rank, chooser)
+    candidates = _width(histogram) if together else histogram.measure.cells * histogram.fine + 1
+    scale = b * histogram.unit * (spread if together else _BONUS)
+    runs = histogram.runs if together else 1
+    return runs * math.log(candidates * runs / risk) / float(rate.value) / scale
+
+
+def _moves(rank: Rank) -> tuple[int, int, int, int]:
+    """Return how far a weight moves a score when it comes or moves, and the rank as a/b."""
+    if isinstance(rank, Extreme):
+        return 1, 1, 0, 1
+    a, b = rank.fraction.numerator, rank.fraction.denominator
+    if not 0 <= a <= b:
+        raise InternalError("a quantile's place lies between 0 and 1")
+    return max(a, b - a), b, a, b
+
+
+def _ranked(weights: Weights, fine: int) -> tuple[Weights, Weights]:
+    """Return the weight below each candidate, and up to it. Candidates between places hold none."""
+    upto = np.cumsum(weights, axis=1)
+    below = np.concatenate([np.zeros_like(upto[:, :1]), upto[:, :-1]], axis=1)
+    if fine == 1:
+        return below, upto
+    last = upto.shape[1] - 1
+    index = np.arange(last * fine + 1)
+    place, between = index // fine, index % fine > 0
+    return np.where(between, upto[:, place], below[:, place]), upto[:, place]
+
+
+def _exact(histogram: Histogram, rank: Rank, weights: Weights) -> NDArray[np.intp]:
+    """Return the candidate that DuckDB's answer over the grid is nearest to, in every group.
+
+    It breaks ties only, so where weights are no whole rows, or nobody is there, any answer will do:
+    over nobody it is the value nearest to 0.
+    """
+    fine, unit = histogram.fine, histogram.unit
+    found = np.empty(len(weights), dtype=np.intp)
+    for row, line in enumerate(weights):
+        held = np.flatnonzero(line)
+        if not held.size:
+            step = (histogram.measure.high - histogram.measure.low) / histogram.measure.cells
+            zero = round(-histogram.measure.low / step * fine)
+            found[row] = min(max(zero, 0), histogram.measure.cells * fine)
+        elif isinstance(rank, Extreme):
+            found[row] = held[-1 if rank.largest else 0] * fine
+        else:
+            upto = np.cumsum(line[held])
+            place = _order_statistic(rank, Fraction(int(upto[-1]), unit))
+            first = math.floor(place)
+            ends = np.searchsorted(upto, [first * unit, (first + 1) * unit], side="right")
+            low, high = (int(held[min(int(end), held.size - 1)]) for end in ends)
+            found[row] = math.floor((low + (place - first) * (high - low)) * fine)
+    return found
+
+
+def _order_statistic(rank: Quantile, rows: Fraction) -> Fraction:
+    """Return which of so many rows in order DuckDB takes, from 0; between two where it interpolates."""
+    if rank.continuous:
+        return max(Fraction(0), rank.fraction * (rows - 1))
+    if rank.from_top:
+        return Fraction(max(0, math.floor(rows) - max(1, math.ceil((1 - rank.fraction) * rows))))
+    return Fraction(max(0, math.ceil(rank.fraction * rows) - 1))
+
+
+def _halved(
+    histogram: Histogram,
+    weights: Weights,
+    fractions: Sequence[Fraction],
+    chooser: Chooser,
+    sampler: Sampler,
+) -> list[Integers]:
+    """Return the candidates of several quantiles in every group, by halving its histogram.
+
+    The middle quantile is chosen, then those on either side of it among the values on their side. A
+    place's weight lies evenly over its `spread` parts, so a cut may go through a place that holds
+    many values.
+
+    Claim:   all choices of one level together cost the epsilon of one choice.
+    Why:     a level's parts are disjoint and fixed by what was chosen before, so a weight w of a unit
+             is split among them, w = sum w_p. In part p the score -|b F(c) - a F|, F(c) the weight
+             up to candidate c in its `spread` parts and F that of the whole part, moves by at most
+             w_p * spread * max(a, b - a); its rate makes that cost epsilon * w_p / w. A weight that
+             moves is one that goes and one that comes, twice that, which `moved` pays.
+    Assumes: as `Chooser.rate`.
+    Source:  [Kaplan2022]
+    """
+    spread, cells = _spread(histogram), histogram.measure.cells
+    parts = np.cumsum(np.repeat(weights, spread, axis=1), axis=1)
+    upto = np.concatenate([np.zeros_like(parts[:, :1]), parts], axis=1)  # at each part's start
+    found: list[Integers] = [np.empty(0, dtype=np.int64)] * len(fractions)
+    low = np.zeros(len(weights), dtype=np.int64)
+    high = np.full(len(weights), upto.shape[1] - 1, dtype=np.int64)
+    waiting = [(0, len(fractions), low, high, Fraction(0), Fraction(1))]
+    while waiting:
+        start, end, low, high, least, most = waiting.pop()
+        if start == end:
+            continue
+        middle = (start + end) // 2
+        asked = fractions[middle]
+        wanted = (asked - least) / (most - least) if most > least else Fraction(1, 2)
+        cut = _cut(upto, (low, high), wanted, chooser, sampler, spread)
+        found[middle] = np.minimum(cut // spread, cells) * histogram.fine
+        waiting.append((start, middle, low, cut, least, asked))
+        waiting.append((middle + 1, end, cut, high, asked, most))
+    return found
+
+
+def _cut(
+    upto: Weights,
+    ends: tuple[Integers, Integers],
+    wanted: Fraction,
+    chooser: Chooser,
+    sampler: Sampler,
+    spread: int,
+) -> Integers:
+    """Return where a part of each group is cut, between its ends.
+
+    Candidates outside the part are as far below the best as one can be (`Rate.capped`); one that is
+    chosen all the same stands for the nearer end.
+    """
+    wanted = wanted.limit_denominator(_MOST_BELOW)
+    a, b = wanted.numerator, wanted.denominator
+    one = spread * max(a, b - a)
+    rate = chooser.rate(one, 2 * one, 0)
+    low, high = (end[:, np.newaxis] for end in ends)
+    first, last = (np.take_along_axis(upto, end, axis=1) for end in (low, high))
+    distance = np.abs(b * (upto - first) - a * (last - first))
+    index = np.arange(upto.shape[1])
+    outside = (index < low) | (index > high)
+    distance[outside] = distance.max(initial=0)
+    gaps = rate.capped(distance - distance.min(axis=1, keepdims=True))
+    gaps[outside] = rate.farthest
+    cut: Integers = np.clip(sampler.choose(gaps, rate), *ends)
+    return cut

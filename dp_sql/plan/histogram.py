@@ -1,0 +1,77 @@
+"""Histograms: where a group's values lie on a public grid, and what is chosen by their ranks."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dp_sql.dataclass import dataclass
+from dp_sql.plan.relation import MomentMeasure, Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """The value below which `fraction` of a group's values lie, 0 <= fraction <= 1.
+
+    continuous: between two values it is interpolated, as QUANTILE_CONT does; else it is one of them:
+    of n values in order the one at ceil(fraction * n), counted from the largest where `from_top`.
+    """
+
+    fraction: Fraction
+    continuous: bool
+    from_top: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """A value that few of a group's lie beyond: an upper quantile for MAX, a lower one for MIN."""
+
+    largest: bool
+
+
+Rank = Quantile | Extreme
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """The weights of a group's values on a grid, and the ranks asked of them.
+
+    relation: MeasureRows of `measure` alone, with what keeps and bounds its rows. measure: its places
+        0..cells are the grid. unit: the weight of one whole row.
+    fine: candidates in one step of the grid. A value is `measure.low` + step * candidate / fine.
+    together: the quantiles are found by halving the histogram, all at one price a level; else each
+        is chosen by itself.
+    share: of the release's epsilon, for all ranks together. dates: values are days since 1970-01-01.
+    """
+
+    relation: Relation
+    measure: MomentMeasure
+    unit: int
+    fine: int
+    ranks: tuple[Rank, ...]
+    together: bool
+    share: Fraction
+    dates: bool = False
+
+    @property
+    def runs(self) -> int:
+        """How many choices share the histogram's epsilon."""
+        return runs_of(self.ranks, together=self.together)
+
+    def value(self, candidate: int) -> Fraction:
+        """Return the value of a candidate."""
+        step = (self.measure.high - self.measure.low) / self.measure.cells
+        return self.measure.low + step * candidate / self.fine
+
+
+def runs_of(ranks: tuple[Rank, ...], *, together: bool) -> int:
+    """Return how many choices in a row one value may take part in."""
+    if not together:
+        return len(ranks)
+    return sum(isinstance(rank, Extreme) for rank in ranks) + levels(
+        sum(isinstance(rank, Quantile) for rank in ranks)
+    )
+
+
+def levels(quantiles: int) -> int:
+    """Return how often a histogram is halved until each of so many quantiles is found."""
+    return quantiles.bit_length()
