@@ -94,13 +94,15 @@ def _wish(
     if low == high:
         high += found.step or 1
     places, step = most, found.step
-    if step is not None and (high - low) % step == 0 and (high - low) / step <= most:
+    natural = step is not None and (high - low) % step == 0 and (high - low) / step <= most
+    if step is not None and natural:
         places = int((high - low) / step)
     number = _number(argument)
     measure = MomentMeasure(number, low, high, places, 1, null_component=False)
     quantiles = [rank for rank in ranks if isinstance(rank, Quantile)]
     together = len(quantiles) > _FEW and not _sharp(len(quantiles), places, epsilon)
-    fine = 1 if argument.type.kind is Kind.DECIMAL else _fine(quantiles, places, most)
+    cut = natural and argument.type.kind is not Kind.DECIMAL
+    fine = _fine(quantiles, places, most) if cut else 1
     return Wish(argument, measure, fine, ranks, together)
 
 

@@ -227,14 +227,17 @@ def test_d29_no_log_line_and_no_text_of_an_object_holds_a_row(
 
 def test_d29_exact_values_travel_sealed(people: Scene) -> None:
     people.connection.sql(COUNT, epsilon=1)
-    sealed, _ = people.connection._engine.execute(
-        people.ran[-1], people.connection._engine.statements(people.ran[-1])
-    )
-    assert isinstance(sealed, Sealed)
-    assert "3" not in repr(sealed)
-    for look in (str, list, len, bool, hash, pickle.dumps, copy.copy, copy.deepcopy, "{}".format):
-        with pytest.raises(InternalError):
-            look(sealed)
+    people.connection.sql("SELECT MEDIAN(age) FROM people", epsilon=1)
+    for plan in people.ran[-2:]:
+        engine = people.connection._engine
+        sums = engine.execute(plan, engine.statements(plan))
+        for sealed in (sums.table, *sums.histograms):
+            assert isinstance(sealed, Sealed)
+            assert "3" not in repr(sealed)
+            for look in (str, list, len, bool, hash, pickle.dumps, copy.copy, copy.deepcopy, "{}".format):
+                with pytest.raises(InternalError):
+                    look(sealed)
+    assert len(sums.histograms) == 1
 
 
 def test_d35_the_schema_of_a_connection_is_a_frozen_snapshot(people: Scene, tmp_path: Path) -> None:
