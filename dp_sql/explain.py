@@ -7,19 +7,20 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, assert_never
 
+from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
-from dp_sql.mechanisms.ranks import Chooser, beyond, rank_error
+from dp_sql.mechanisms.ranks import beyond, rank_error
 from dp_sql.plan.facts import HistogramFacts
-from dp_sql.plan.histogram import Extreme, Histogram
+from dp_sql.plan.histogram import Extreme, Histogram, Popular
 from dp_sql.plan.printer import expression_text, measure_text, relation_text
 from dp_sql.plan.relation import Measure, MomentMeasure, SumMeasure
 from dp_sql.plan.release import (
     Aggregate,
     AggregateKind,
+    ChoiceReadout,
     CountReadout,
     MeanReadout,
     PlannedRelease,
-    RankReadout,
     Readout,
     Release,
     SumReadout,
@@ -195,11 +196,9 @@ def _histogram(
     argument = "?" if measure.argument is None else expression_text(measure.argument)
     ends = f"[{float(measure.low):g}, {float(measure.high):g}]"
     candidates = measure.cells * histogram.fine + 1
-    how = (
-        "permute-and-flip, the histogram halved at one quantile after another"
-        if histogram.together
-        else "permute-and-flip"
-    )
+    how = histogram.kind.value.replace("_", " ")
+    if histogram.together:
+        how += ", the histogram halved at one quantile after another"
     return [
         f"  histogram h{index}: {argument} in {ends}, {measure.cells} steps",
         *("    " + line for line in relation_text(histogram.relation).splitlines()),
@@ -208,10 +207,12 @@ def _histogram(
     ]
 
 
-def _rank_error(step: Step, readout: RankReadout) -> str:
+def _rank_error(step: Step, readout: ChoiceReadout) -> str:
     histogram = step.plan.histograms[readout.histogram]
     chooser = step.measurement.choosers[readout.histogram]
-    rank = histogram.ranks[readout.position]
+    rank = histogram.choices[readout.position]
+    if isinstance(rank, Popular):
+        return "the heaviest value, or one with about as many rows"
     if isinstance(rank, Extreme):
         what = "upper" if rank.largest else "lower"
         return (
@@ -245,7 +246,7 @@ def _noise(noise: VectorNoise) -> str:
 def _error(step: Step, readout: Readout) -> str:
     """Return the error at 95 % of a count or sum, or why it isn't public."""
     plan = step.plan
-    if isinstance(readout, RankReadout):
+    if isinstance(readout, ChoiceReadout):
         return _rank_error(step, readout)
     measure = plan.vectors[readout.vector].measure
     noise = step.measurement.noises[readout.vector]

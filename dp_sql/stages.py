@@ -101,6 +101,7 @@ def prepare(
             epsilon=part.epsilon,
             delta=part.delta,
             gaussian_allowed=_gaussian_allowed(parsed.tables, catalog),
+            laplace_allowed="laplace" in catalog.mechanisms.noise,
             min_units=limits_of(parsed, catalog).min_units_per_group,
         )
         for plan, fact, measurement in zip(plans, facts, measurements, strict=True):
@@ -118,7 +119,10 @@ def prepare(
 
 def _gaussian_allowed(tables: tuple[str, ...], catalog: Catalog) -> bool:
     budgets = [catalog.tables[t].budget for t in tables]
-    return all(b is not None and b.accountant is not AccountantKind.PURE for b in budgets)
+    allowed = "gaussian" in catalog.mechanisms.noise
+    return allowed and all(
+        b is not None and b.accountant is not AccountantKind.PURE for b in budgets
+    )
 
 
 def declared(release: Release) -> list[tuple[str, SqlType]]:
@@ -282,7 +286,9 @@ def intervals(
         return [(None,) * width for _ in answer.rows]
     (parsed,) = prepared.query.releases
     names = [f'"{parsed.name}"."{a.name}"' for a in parsed.aggregates]
-    ranked = {name for name, a in zip(names, parsed.aggregates, strict=True) if a.rank is not None}
+    ranked = {
+        name for name, a in zip(names, parsed.aggregates, strict=True) if a.choice is not None
+    }
     direct = {name: i for i, name in enumerate(names) if name not in ranked}
     computed = [
         (position, item)

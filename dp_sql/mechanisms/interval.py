@@ -31,10 +31,10 @@ from dp_sql.mechanisms.release import AnyIntegers, Released, draw, plus
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.plan.relation import MomentMeasure
 from dp_sql.plan.release import (
+    ChoiceReadout,
     CountReadout,
     MeanReadout,
     PlannedRelease,
-    RankReadout,
     SumReadout,
     VarianceReadout,
 )
@@ -58,7 +58,7 @@ def interval(
     if not 0 < level < 1:
         raise InternalError("an interval's level lies between 0 and 1")
     readout = plan.readouts[aggregate]
-    if isinstance(readout, RankReadout):
+    if isinstance(readout, ChoiceReadout):
         raise InternalError("a value that was chosen by its rank has no interval")
     components = components_of(released, readout)
     noise = released.measurement.noises[readout.vector]
@@ -168,7 +168,7 @@ def redraw(
         )
     columns: list[Numbers] = []
     for aggregate, readout in zip(plan.release.aggregates, plan.readouts, strict=True):
-        if isinstance(readout, RankReadout):
+        if isinstance(readout, ChoiceReadout):
             raise InternalError("a value that was chosen by its rank isn't redrawn")
         values = vectors[readout.vector]
         match readout:

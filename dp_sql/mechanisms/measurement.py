@@ -12,7 +12,8 @@ from itertools import product
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, ParameterError, UnsupportedSQLError
 from dp_sql.mechanisms.calibrate_gaussian import LEAST_SIGMA, MOST_COORDINATES, sigma1
-from dp_sql.mechanisms.ranks import Chooser, require_drawable
+from dp_sql.mechanisms.choice import require_drawable
+from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.sampler import MAX_SCALE
 from dp_sql.mechanisms.threshold import gaussian_threshold, laplace_threshold, log_delta_per_group
 from dp_sql.plan.facts import Facts
@@ -121,6 +122,7 @@ def calibrate_sets(
     epsilon: Fraction,
     delta: Fraction,
     gaussian_allowed: bool,
+    laplace_allowed: bool = True,
     min_units: int,
 ) -> tuple[Measurement, ...]:
     """Return the noise of least error whose cost, over all parts, is at most (epsilon, delta).
@@ -131,7 +133,8 @@ def calibrate_sets(
     allowed and better than Laplace noise, and on selection. min_units: how many units a private key
     needs at least.
 
-    Raises ParameterError where private keys are selected and delta is 0, and UnsupportedSQLError
+    Raises ParameterError where private keys are selected, or Laplace noise isn't allowed, and delta
+    is 0; and UnsupportedSQLError
     where the noise would need a scale above 2^50.
     """
     chosen = sum((h.share for plan, _ in parts for h in plan.histograms), Fraction(0)) / len(parts)
@@ -139,7 +142,7 @@ def calibrate_sets(
     whole = epsilon if counted or not chosen else epsilon / chosen
     choosers = [_choosers(plan, facts, whole / len(parts)) for plan, facts in parts]
     task = _Task(tuple(parts), epsilon * (1 - chosen) if counted else epsilon, delta, min_units)
-    measured = _calibrated(task, gaussian_allowed=gaussian_allowed)
+    measured = _calibrated(task, laplace=laplace_allowed, gaussian=gaussian_allowed)
     return tuple(
         _with_choices(measurement, plan, some)
         for measurement, (plan, _), some in zip(measured, parts, choosers, strict=True)
@@ -165,7 +168,7 @@ def _with_choices(
     return replace(measurement, cost=cost, choosers=choosers)
 
 
-def _calibrated(task: _Task, *, gaussian_allowed: bool) -> tuple[Measurement, ...]:
+def _calibrated(task: _Task, *, laplace: bool, gaussian: bool) -> tuple[Measurement, ...]:
     """Return the noise of a task's vectors."""
     delta = task.delta
     if any(task.selects(place) for place in task.noisy) and delta == 0:
@@ -176,9 +179,15 @@ def _calibrated(task: _Task, *, gaussian_allowed: bool) -> tuple[Measurement, ..
         )
     if not task.noisy:
         return task.measurements(_Draft({}, {}, Fraction(0), {}, {}))
-    kinds = [NoiseKind.LAPLACE]
-    if gaussian_allowed and delta > 0:
+    kinds = [NoiseKind.LAPLACE] if laplace else []
+    if gaussian and delta > 0:
         kinds.append(NoiseKind.GAUSSIAN)
+    if not kinds:
+        raise ParameterError(
+            "the schema allows Gaussian noise alone, which needs delta > 0 and an accountant other than "
+            "pure.",
+            hint="delta=1e-9, or mechanisms: {noise: [laplace, gaussian]} in the schema",
+        )
     drafts = {(v, s): task.draft(v, s) for v, s in product(kinds, kinds)}
     best = _best(task, {pair: draft for pair, draft in drafts.items() if draft is not None})
     return task.measurements(best)

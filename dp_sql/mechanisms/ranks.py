@@ -1,7 +1,7 @@
 """Values chosen by their ranks: quantiles, and the smallest and largest, from histograms.
 
 Candidates are public: the points of a grid. A candidate's score is how far its rank is from the one
-asked, in weights of rows, so a unit's rows change every score by little; permute-and-flip chooses.
+asked, in weights of rows, so a unit's rows change every score by little.
 """
 
 from __future__ import annotations
@@ -9,154 +9,62 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_sql.dataclass import dataclass
-from dp_sql.errors import InternalError, UnsupportedSQLError
-from dp_sql.mechanisms.sampler import Integers, Rate, Sampler, rate_below
-from dp_sql.plan.facts import HistogramFacts
-from dp_sql.plan.histogram import Extreme, Histogram, Quantile, Rank
-from dp_sql.privacy.unit import Adjacency, PrivacyUnit
+from dp_sql.errors import InternalError
+from dp_sql.mechanisms.chooser import Chooser, Weights
+from dp_sql.mechanisms.sampler import Integers, Rate, Sampler
+from dp_sql.plan.histogram import Choice, Extreme, Histogram, Quantile, Rank
+from dp_sql.schema.catalog import ChoiceKind
 
-Weights: TypeAlias = NDArray[Any]
-"""Integer weights: rows are groups, columns the grid's places. Python integers where 2^62 may pass."""
-
-_BONUS = (
-    64  # units of score for one weight; the exact answer has what a unit moves a score by, over 64
-)
-_SAFE = 2**62
+_BONUS = 64  # units of score for one weight
 _HALVED = 2**14  # candidates at least where a histogram is halved
 _MOST_BELOW = 1000  # denominators of ranks inside a half
-_CELLS = 2**20  # numbers at once
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """The weights of a histogram, where there are any: aligned arrays, sorted by group.
-
-    groups: the number of each weight's group.
-    """
-
-    groups: NDArray[np.intp]
-    places: NDArray[np.intp]
-    weights: NDArray[Any]
-
-    def dense(self, histogram: Histogram, start: int, end: int) -> Weights:
-        """Return the weights of the groups from `start` to before `end`, by group and place."""
-        first, last = np.searchsorted(self.groups, [start, end])
-        weights = self.weights[first:last]
-        most = max((_moves(rank)[3] for rank in histogram.ranks), default=1)
-        most = max(2 * _BONUS * most, 2 * _MOST_BELOW * _spread(histogram))
-        total = sum(map(int, weights)) if weights.dtype == object else int(weights.sum())
-        type_ = np.int64 if 2 * total * most + most * histogram.unit < _SAFE else object
-        made: Weights = np.zeros((end - start, histogram.measure.cells + 1), dtype=type_)
-        np.add.at(made, (self.groups[first:last] - start, self.places[first:last]), weights)
-        return made
-
-
-@dataclass(frozen=True, slots=True)
-class Chooser:
-    """What one choice may cost, and how far a unit moves weights.
-
-    epsilon: of one choice, for everything that a neighbour changes.
-    """
-
-    epsilon: Fraction
-    facts: HistogramFacts
-    unit: PrivacyUnit
-
-    def bonus(self, rank: Rank) -> int:
-        """Return by how much the exact answer's score is raised: what it adds to a change is small."""
-        return self.facts.weight * _moves(rank)[0]
-
-    def rate(self, one: int, moved: int, bonus: int) -> Rate:
-        """Return the rate at which candidates are chosen in every group.
-
-        one: how far a score moves when a weight of 1 comes or goes; moved: when it goes to another
-        place of the same group. bonus: what else a score may change by in a group that is touched.
-
-        Claim:   choosing one candidate in each group at this rate is `epsilon`-DP.
-        Why:     permute-and-flip at rate r on scores that move by at most s is (2 r s)-DP, and groups
-                 are chosen with independent coins, so the sum of s over the groups that change is
-                 what counts. add_remove: a unit's weight w comes or goes in each of L0 groups.
-                 Otherwise one unit leaves L0 groups and another enters as many; they share j, where
-                 its weight moves, and the sum is linear in j: both ends suffice. k units move the
-                 scores k times as far, or touch k times as many groups.
-        Assumes: weights and groups of a unit are enforced in the SQL (`sensitivity.histogram`).
-        Source:  [McKennaSheldon2020], [Dwork2006]
-        """
-        weight, groups, cells = self.facts.weight, self.facts.groups, self.facts.cells
-        single, shared = weight * one + bonus, weight * moved + bonus
-        if self.unit.adjacency is Adjacency.ADD_REMOVE:
-            change = groups * single
-        else:
-            fewest = 0 if cells is None else max(0, 2 * groups - cells)
-            change = max(2 * (groups - j) * single + j * shared for j in (fewest, groups))
-        found = rate_below(self.epsilon / (2 * change * self.unit.group_size))
-        if found is None:
-            raise UnsupportedSQLError(
-                "this quantile would need noise beyond what can be drawn.",
-                hint="a larger epsilon, or smaller limits of rows and groups",
-            )
-        return found
-
-
-def require_drawable(histogram: Histogram, chooser: Chooser) -> None:
-    """Raise UnsupportedSQLError where some rank can't be chosen at a rate that a sampler draws at."""
-    for rank in histogram.ranks:
-        _rate(rank, chooser)
-    if histogram.together:
-        largest = _spread(histogram) * _MOST_BELOW
-        chooser.rate(largest, 2 * largest, 0)
-
-
-def choose(
-    histogram: Histogram, counted: Counted, groups: int, chooser: Chooser, sampler: Sampler
-) -> list[Integers]:
-    """Return, for each rank that is asked, the candidate chosen in each of so many groups.
-
-    Raises InternalError for a rank outside [0, 1].
-    """
-    chosen = [np.empty(groups, dtype=np.int64) for _ in histogram.ranks]
-    size = max(1, _CELLS // _width(histogram))
-    for start in range(0, groups, size):
-        weights = counted.dense(histogram, start, min(groups, start + size))
-        for values, some in zip(chosen, _chosen(histogram, weights, chooser, sampler), strict=True):
-            values[start : start + size] = some
-    return chosen
-
-
-def _width(histogram: Histogram) -> int:
-    """Return how many numbers a group takes while its values are chosen."""
-    candidates = histogram.measure.cells * histogram.fine + 1
-    return max(candidates, _spread(histogram) * (histogram.measure.cells + 1))
-
-
-def _spread(histogram: Histogram) -> int:
-    """Return into how many parts a place is cut where a histogram is halved."""
-    return max(1, _HALVED // histogram.measure.cells) if histogram.together else 1
-
-
-def _chosen(
+def ranked(
     histogram: Histogram, weights: Weights, chooser: Chooser, sampler: Sampler
-) -> list[Integers]:
-    """Return the candidate of each rank in some groups. weights: by group and place."""
-    found: dict[Rank, Integers] = {}
+) -> dict[Choice, Integers]:
+    """Return the candidate of each rank in every group. weights: by group and place."""
+    ranks = [c for c in histogram.choices if isinstance(c, Quantile | Extreme)]
+    found: dict[Choice, Integers] = {}
     if histogram.together:
         quantiles = sorted(
-            {rank for rank in histogram.ranks if isinstance(rank, Quantile)},
+            {rank for rank in ranks if isinstance(rank, Quantile)},
             key=lambda rank: rank.fraction,
         )
         fractions = [rank.fraction for rank in quantiles]
         several = _halved(histogram, weights, fractions, chooser, sampler)
         found.update(zip(quantiles, several, strict=True))
-    for rank in histogram.ranks:
+    for rank in ranks:
         if rank not in found:
             found[rank] = _single(histogram, rank, weights, chooser, sampler)
-    return [found[rank] for rank in histogram.ranks]
+    return found
+
+
+def require_drawable(histogram: Histogram, chooser: Chooser) -> None:
+    """Raise UnsupportedSQLError where some rank can't be chosen at a rate that a sampler draws at."""
+    for rank in histogram.choices:
+        if isinstance(rank, Quantile | Extreme):
+            _rate(rank, chooser)
+    if histogram.together:
+        largest = spread_of(histogram) * _MOST_BELOW
+        chooser.rate(largest, 2 * largest, 0)
+
+
+def factor_of(histogram: Histogram) -> int:
+    """Return what weights are multiplied by at most on the way to scores."""
+    largest = max(
+        (_moves(rank)[3] for rank in histogram.choices if isinstance(rank, Quantile)), default=1
+    )
+    return 4 * max(_BONUS * largest, _MOST_BELOW * spread_of(histogram))
+
+
+def spread_of(histogram: Histogram) -> int:
+    """Return into how many parts a place is cut where a histogram is halved."""
+    return max(1, _HALVED // histogram.measure.cells) if histogram.together else 1
 
 
 def _single(
@@ -176,9 +84,9 @@ def _single(
     """
     rate = _rate(rank, chooser)
     beyond = _beyond(histogram, rate)
-    found = scores(histogram, rank, weights, beyond, chooser.bonus(rank))
-    gaps = found.max(axis=1, keepdims=True) - found
-    return sampler.choose(rate.capped(gaps), rate)
+    found = scores(histogram, rank, weights, beyond, _bonus(rank, chooser))
+    gaps = rate.capped(found.max(axis=1, keepdims=True) - found)
+    return sampler.choose(gaps, rate, exponential=histogram.kind is ChoiceKind.EXPONENTIAL)
 
 
 def scores(histogram: Histogram, rank: Rank, weights: Weights, beyond: int, bonus: int) -> Weights:
@@ -200,10 +108,15 @@ def scores(histogram: Histogram, rank: Rank, weights: Weights, beyond: int, bonu
     return found
 
 
+def _bonus(rank: Rank, chooser: Chooser) -> int:
+    """Return by how much the exact answer's score is raised: a 64th of what a unit changes it by."""
+    return chooser.facts.weight * _moves(rank)[0]
+
+
 def _rate(rank: Rank, chooser: Chooser) -> Rate:
     """Return the rate at which the candidates of one rank are chosen."""
     one, moved, _, _ = _moves(rank)
-    return chooser.rate(_BONUS * one, _BONUS * moved, chooser.bonus(rank))
+    return chooser.rate(_BONUS * one, _BONUS * moved, _bonus(rank, chooser))
 
 
 def _beyond(histogram: Histogram, rate: Rate) -> int:
@@ -229,9 +142,10 @@ def rank_error(histogram: Histogram, rank: Quantile, chooser: Chooser, risk: flo
     """
     one, _, _, b = _moves(rank)
     together = histogram.together
-    spread = _spread(histogram)
+    spread = spread_of(histogram)
     rate = chooser.rate(spread * one, 2 * spread * one, 0) if together else _rate(rank, chooser)
-    candidates = _width(histogram) if together else histogram.measure.cells * histogram.fine + 1
+    cells = histogram.measure.cells
+    candidates = spread * (cells + 1) if together else cells * histogram.fine + 1
     scale = b * histogram.unit * (spread if together else _BONUS)
     runs = histogram.runs if together else 1
     return runs * math.log(candidates * runs / risk) / float(rate.value) / scale
@@ -316,7 +230,7 @@ def _halved(
     Assumes: as `Chooser.rate`.
     Source:  [Kaplan2022]
     """
-    spread, cells = _spread(histogram), histogram.measure.cells
+    spread, cells = spread_of(histogram), histogram.measure.cells
     parts = np.cumsum(np.repeat(weights, spread, axis=1), axis=1)
     upto = np.concatenate([np.zeros_like(parts[:, :1]), parts], axis=1)  # at each part's start
     found: list[Integers] = [np.empty(0, dtype=np.int64)] * len(fractions)
@@ -330,7 +244,7 @@ def _halved(
         middle = (start + end) // 2
         asked = fractions[middle]
         wanted = (asked - least) / (most - least) if most > least else Fraction(1, 2)
-        cut = _cut(upto, (low, high), wanted, chooser, sampler, spread)
+        cut = _cut(upto, (low, high), wanted, chooser, sampler, histogram)
         found[middle] = np.minimum(cut // spread, cells) * histogram.fine
         waiting.append((start, middle, low, cut, least, asked))
         waiting.append((middle + 1, end, cut, high, asked, most))
@@ -343,7 +257,7 @@ def _cut(
     wanted: Fraction,
     chooser: Chooser,
     sampler: Sampler,
-    spread: int,
+    histogram: Histogram,
 ) -> Integers:
     """Return where a part of each group is cut, between its ends.
 
@@ -352,7 +266,7 @@ def _cut(
     """
     wanted = wanted.limit_denominator(_MOST_BELOW)
     a, b = wanted.numerator, wanted.denominator
-    one = spread * max(a, b - a)
+    one = spread_of(histogram) * max(a, b - a)
     rate = chooser.rate(one, 2 * one, 0)
     low, high = (end[:, np.newaxis] for end in ends)
     first, last = (np.take_along_axis(upto, end, axis=1) for end in (low, high))
@@ -362,5 +276,6 @@ def _cut(
     distance[outside] = distance.max(initial=0)
     gaps = rate.capped(distance - distance.min(axis=1, keepdims=True))
     gaps[outside] = rate.farthest
-    cut: Integers = np.clip(sampler.choose(gaps, rate), *ends)
+    chosen = sampler.choose(gaps, rate, exponential=histogram.kind is ChoiceKind.EXPONENTIAL)
+    cut: Integers = np.clip(chosen, *ends)
     return cut

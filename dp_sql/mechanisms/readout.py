@@ -23,10 +23,10 @@ from dp_sql.plan.relation import (
     SumMeasure,
 )
 from dp_sql.plan.release import (
+    ChoiceReadout,
     CountReadout,
     MeanReadout,
     PlannedRelease,
-    RankReadout,
     SumReadout,
     VarianceReadout,
     VectorReadout,
@@ -57,7 +57,7 @@ def read(plan: PlannedRelease, released: Released) -> list[Numbers]:
     """
     columns: list[Numbers] = []
     for aggregate, readout in zip(plan.release.aggregates, plan.readouts, strict=True):
-        if isinstance(readout, RankReadout):
+        if isinstance(readout, ChoiceReadout):
             columns.append(_ranked(plan, released, readout, aggregate.type))
             continue
         components = components_of(released, readout)
@@ -222,7 +222,7 @@ def _spread(
 
 
 def _ranked(
-    plan: PlannedRelease, released: Released, readout: RankReadout, type_: SqlType
+    plan: PlannedRelease, released: Released, readout: ChoiceReadout, type_: SqlType
 ) -> Numbers:
     """Return the values of the candidates that were chosen, whole ones rounded half to even."""
     histogram = plan.histograms[readout.histogram]
@@ -230,6 +230,10 @@ def _ranked(
         histogram.value(int(candidate))
         for candidate in released.chosen[readout.histogram][readout.position]
     ]
+    if histogram.values:
+        return _typed(
+            [histogram.values[min(int(v), len(histogram.values) - 1)] for v in values], type_
+        )
     match type_.kind:
         case Kind.BIGINT:
             return np.array([_cut(round(value)) for value in values], dtype=np.int64)
@@ -243,6 +247,17 @@ def _ranked(
             )
         case _:
             return np.array([float(value) for value in values], dtype=np.float64)
+
+
+def _typed(values: list[object], type_: SqlType) -> Numbers:
+    """Return public values as a column of their type."""
+    match type_.kind:
+        case Kind.BIGINT:
+            return np.array(values, dtype=np.int64)
+        case Kind.DOUBLE:
+            return np.array(values, dtype=np.float64)
+        case _:
+            return _objects(values)
 
 
 def _objects(values: Sequence[object]) -> Numbers:

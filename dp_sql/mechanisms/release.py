@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_sql.errors import InternalError
+from dp_sql.mechanisms.choice import choose
+from dp_sql.mechanisms.chooser import Counted
 from dp_sql.mechanisms.measurement import Measurement, NoiseKind, VectorNoise
-from dp_sql.mechanisms.ranks import Counted, choose
 from dp_sql.mechanisms.sampler import Integers, Sampler
 from dp_sql.plan.expression import IntervalValue
 from dp_sql.plan.facts import ExactTable

@@ -39,6 +39,7 @@ _MAX_STEPS = 2**13 - 2  # whole steps of size `scale`; one draw passes it with p
 _MAX_ROUNDS = 150  # rounds of an exp coin; one draw passes it with probability 1/150! < 1e-262
 _MOST_SHIFT = 50
 _FARTHEST = 2**12  # the largest exponent of a coin that a choice tosses
+_MOST_BATCHES = 300  # each fails with a probability below e^-2
 _FINE_RATE = 2**9
 _BATCH = 2**18  # draws at a time: bounds memory and stays in the processor's cache
 
@@ -59,10 +60,12 @@ class Sampler(Protocol):
         """Return `size` draws with P(z) proportional to exp(-z^2/(2 sigma^2)), sigma likewise."""
         ...
 
-    def choose(self, gaps: Integers, rate: Rate) -> Integers:
+    def choose(self, gaps: Integers, rate: Rate, *, exponential: bool = False) -> Integers:
         """Return, for each row of `gaps`, the column that permute-and-flip chooses.
 
-        gaps: how far each candidate's score is below the best of its row, at least 0, 0 somewhere.
+        exponential: by the exponential mechanism instead, with probability in proportion to
+        exp(-rate * gap). gaps: how far each candidate's score is below the best of its row, at least 0,
+        0 somewhere.
         """
         ...
 
@@ -127,18 +130,23 @@ class ExactSampler:
         check_request(sigma, size)
         return _in_batches(lambda wanted: _gaussian(sigma, _oversized(wanted, 1.4)), size)
 
-    def choose(self, gaps: Integers, rate: Rate) -> Integers:
-        """Return, for each row of `gaps`, the column that permute-and-flip chooses.
+    def choose(self, gaps: Integers, rate: Rate, *, exponential: bool = False) -> Integers:
+        """Return, for each row of `gaps`, the column that is chosen; see `Sampler.choose`.
 
         Claim:   the chosen column has the law of permute-and-flip: columns are tried in a uniformly
                  random order, and the first whose coin of exp(-rate * gap) comes up is taken.
         Why:     the coins don't depend on the order, so they may be tossed first; then the first
                  column in a random order among those that came up is any of them alike. A column of
                  gap 0 always comes up. A gap times the numerator stays below 2^63: `capped`.
+                 The exponential mechanism tries columns at random, each time with a fresh coin.
         Assumes: the coins' law (`exp_minus_ratio`).
         Source:  [McKennaSheldon2020]
         """
         chosen = np.empty(len(gaps), dtype=np.int64)
+        if exponential:
+            for row, line in enumerate(gaps):
+                chosen[row] = _proportional(rate.capped(line) * rate.numerator, 1 << rate.shift)
+            return chosen
         rows = max(1, _BATCH // max(1, gaps.shape[1]))
         for start in range(0, len(gaps), rows):
             some = rate.capped(gaps[start : start + rows])
@@ -198,6 +206,20 @@ def exp_minus_ratio(numerators: Integers, denominator: int) -> Coins:
         lambda some: uniform_below(denominator, some.size) < rest[some], alive.size
     )
     return coins
+
+
+def _proportional(numerators: Integers, denominator: int) -> int:
+    """Return an index with probability in proportion to exp(-numerators[i]/denominator), 0 somewhere.
+
+    Rejection sampling: a uniform index is kept if its coin comes up, and one in `numerators.size` is
+    at least.
+    """
+    for _ in range(_MOST_BATCHES):
+        tried = uniform_below(numerators.size, 2 * numerators.size + 8)
+        kept = tried[exp_minus_ratio(numerators[tried], denominator)]
+        if kept.size:
+            return int(kept[0])
+    raise InternalError("the operating system's random bits are not random")
 
 
 def _in_batches(draw: Callable[[int], Integers], size: int) -> Integers:

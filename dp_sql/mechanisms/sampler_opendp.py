@@ -44,13 +44,14 @@ class OpenDPSampler:
         mechanism = dp.m.make_gaussian(integers, dp.l2_distance(T="f64"), scale=float(sigma))
         return np.array(mechanism([0] * size), dtype=np.int64)
 
-    def choose(self, gaps: Integers, rate: Rate) -> Integers:
-        """Return, for each row of `gaps`, the column that permute-and-flip chooses; see `Sampler`."""
+    def choose(self, gaps: Integers, rate: Rate, *, exponential: bool = False) -> Integers:
+        """Return, for each row of `gaps`, the column that is chosen; see `Sampler.choose`."""
         dp = _opendp()
         scores = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
         # 2^shift / numerator rounded up: numbers below 2^53 are floats, and so is the next one
         scale = math.nextafter((1 << rate.shift) / rate.numerator, math.inf)
-        mechanism = dp.m.make_noisy_max(*scores, dp.max_divergence(), scale=scale)
+        measure = dp.zero_concentrated_divergence() if exponential else dp.max_divergence()
+        mechanism = dp.m.make_noisy_max(*scores, measure, scale=scale)
         capped = (rate.capped(row) for row in gaps)
         return np.array([mechanism((-row).tolist()) for row in capped], dtype=np.int64)
 

@@ -10,18 +10,18 @@ from sqlglot import exp
 
 from dp_sql.errors import InternalError, QueryError
 from dp_sql.parser import aggregates, contribution, examples, options
+from dp_sql.parser.choices import Asked, asked, result_type
 from dp_sql.parser.dialect import unnamed
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.group_keys import grouping
 from dp_sql.parser.links import belongs_to_one
 from dp_sql.parser.names import deny_open
-from dp_sql.parser.ranks import Ranked, ranked, result_type
 from dp_sql.parser.scope import Environment, Scope, Statement
 from dp_sql.parser.subqueries import Subqueries
 from dp_sql.parser.text import position_of
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
-from dp_sql.plan.histogram import Extreme, Rank
+from dp_sql.plan.histogram import Choice, Extreme
 from dp_sql.plan.nulls import null_on
 from dp_sql.plan.relation import Relation, inputs
 from dp_sql.plan.release import GROUPING_SET, Aggregate, AggregateKind, Key, Release
@@ -199,11 +199,11 @@ class ReleaseBlock:
             return self._grouping(node)
         call = None if isinstance(node, exp.Window) else aggregates.read(node)
         if call is not None:
-            asked = ranked(self._statement, call)
+            chosen = asked(self._statement, call)
             return (
                 self._released(self._aggregate(call))
-                if asked is None
-                else self._ranked(call, asked)
+                if chosen is None
+                else self._chosen(call, chosen)
             )
         if isinstance(node, exp.Query | exp.Subquery):
             return self._blocks.open_expression(node, self._env)
@@ -342,8 +342,8 @@ class ReleaseBlock:
         result: SqlType = sqltype.BIGINT if whole else sqltype.DOUBLE
         return self._added(call, kind, argument, result, bounds)
 
-    def _ranked(self, call: aggregates.Call, asked: Ranked) -> exp.Expr:
-        """Return the released column of a value that is chosen by its rank, or the list of several."""
+    def _chosen(self, call: aggregates.Call, asked: Asked) -> exp.Expr:
+        """Return the released column of a value that is chosen, or the list of several."""
         if aggregates.has_aggregate(asked.argument):
             raise self._statement.wrong("an aggregate can't stand in an aggregate.", call.node)
         argument = self._binder.bind(asked.argument)
@@ -368,16 +368,16 @@ class ReleaseBlock:
             self._statement, call, asked.kind, argument, self._binder
         )
         if value is None or bounds is not None:
-            raise InternalError("a rank is asked of rows that are bounded one by one")
+            raise InternalError("a value is chosen from rows that are bounded one by one")
         if call.condition is not None:
             condition = self._binder.bind_condition(call.condition)
             value = functions.case(((condition, value),), Literal(None, sqltype.NULL))
         columns = []
-        for rank in asked.ranks:
+        for choice in asked.choices:
             kind = asked.kind
-            if isinstance(rank, Extreme):
-                kind = AggregateKind.MAX if rank.largest else AggregateKind.MIN
-            columns.append(self._released(self._added(call, kind, value, type_, rank=rank)))
+            if isinstance(choice, Extreme):
+                kind = AggregateKind.MAX if choice.largest else AggregateKind.MIN
+            columns.append(self._released(self._added(call, kind, value, type_, choice=choice)))
         return exp.Array(expressions=columns) if asked.listed else columns[0]
 
     def _added(
@@ -387,22 +387,22 @@ class ReleaseBlock:
         argument: Expression | None,
         type_: SqlType,
         bounds: tuple[Fraction, Fraction] | None = None,
-        rank: Rank | None = None,
+        choice: Choice | None = None,
     ) -> str:
         """Return the released column of an aggregate, that of an equal one where there is one."""
         for known in self._aggregates:
-            if (known.kind, known.argument, known.type, known.bounds, known.rank) == (
+            if (known.kind, known.argument, known.type, known.bounds, known.choice) == (
                 kind,
                 argument,
                 type_,
                 bounds,
-                rank,
+                choice,
             ):
                 return known.name
         name = f"a{len(self._aggregates)}"
         found = position_of(self._statement.text, call.node)
         place = None if found is None else (self._statement.text, found)
-        self._aggregates.append(Aggregate(name, kind, argument, type_, place, bounds, rank))
+        self._aggregates.append(Aggregate(name, kind, argument, type_, place, bounds, choice))
         return name
 
     def _counted(self) -> str:

@@ -1,4 +1,4 @@
-"""Histograms: where a group's values lie on a public grid, and what is chosen by their ranks."""
+"""Histograms: where a group's values lie on a public grid, and which of them are chosen."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from dp_sql.dataclass import dataclass
 from dp_sql.plan.relation import MomentMeasure, Relation
+from dp_sql.schema.catalog import ChoiceKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,34 +29,47 @@ class Extreme:
     largest: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Popular:
+    """The value that comes `place`-th by its weight, from 0, where the `of` heaviest are asked."""
+
+    place: int
+    of: int
+
+
 Rank = Quantile | Extreme
+Choice = Rank | Popular
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """The weights of a group's values on a grid, and the ranks asked of them.
+    """The weights of a group's values on a grid, and what is asked of them.
 
     relation: MeasureRows of `measure` alone, with what keeps and bounds its rows. measure: its places
         0..cells are the grid. unit: the weight of one whole row.
     fine: candidates in one step of the grid. A value is `measure.low` + step * candidate / fine.
+    choices: ranks, or heaviest values. kind: how they are chosen.
     together: the quantiles are found by halving the histogram, all at one price a level; else each
         is chosen by itself.
-    share: of the release's epsilon, for all ranks together. dates: values are days since 1970-01-01.
+    share: of the release's epsilon, for all choices together.
+    dates: values are days since 1970-01-01. values: what the places stand for, if not for numbers.
     """
 
     relation: Relation
     measure: MomentMeasure
     unit: int
     fine: int
-    ranks: tuple[Rank, ...]
+    choices: tuple[Choice, ...]
+    kind: ChoiceKind
     together: bool
     share: Fraction
     dates: bool = False
+    values: tuple[object, ...] = ()
 
     @property
     def runs(self) -> int:
         """How many choices share the histogram's epsilon."""
-        return runs_of(self.ranks, together=self.together)
+        return runs_of(self.choices, self.kind, together=self.together)
 
     def value(self, candidate: int) -> Fraction:
         """Return the value of a candidate."""
@@ -63,13 +77,14 @@ class Histogram:
         return self.measure.low + step * candidate / self.fine
 
 
-def runs_of(ranks: tuple[Rank, ...], *, together: bool) -> int:
+def runs_of(choices: tuple[Choice, ...], kind: ChoiceKind, *, together: bool) -> int:
     """Return how many choices in a row one value may take part in."""
-    if not together:
-        return len(ranks)
-    return sum(isinstance(rank, Extreme) for rank in ranks) + levels(
-        sum(isinstance(rank, Quantile) for rank in ranks)
-    )
+    if kind is ChoiceKind.NOISY_MAX_LAPLACE:
+        return 1
+    quantiles = sum(isinstance(choice, Quantile) for choice in choices)
+    popular = max((c.of for c in choices if isinstance(c, Popular)), default=0)
+    extremes = sum(isinstance(choice, Extreme) for choice in choices)
+    return extremes + popular + (levels(quantiles) if together else quantiles)
 
 
 def levels(quantiles: int) -> int:

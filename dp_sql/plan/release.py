@@ -9,7 +9,7 @@ from fractions import Fraction
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import Position
 from dp_sql.plan.expression import Column, Expression
-from dp_sql.plan.histogram import Histogram, Rank
+from dp_sql.plan.histogram import Choice, Histogram
 from dp_sql.plan.relation import Measure, Relation
 from dp_sql.plan.rows import Rows
 from dp_sql.schema.sqltype import SqlType
@@ -36,6 +36,8 @@ class AggregateKind(StrEnum):
     QUANTILE_DISC = "QUANTILE_DISC"
     MIN = "MIN"
     MAX = "MAX"
+    MODE = "MODE"
+    TOP_K = "TOP_K"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +95,9 @@ class Aggregate:
     one, an expression that is not NULL on the rows that count.
     bounds: the ends, low below high, of what one unit's rows of a group may give: their count, sum
     or average. None where the schema's limits alone hold. Only at user level.
-    type: BIGINT for counts and for sums of integers; of a value that is chosen by its rank, BIGINT
-    for integers, DATE or TIMESTAMP for those; DOUBLE for all others.
-    rank: of an aggregate that chooses a value, which one.
+    type: BIGINT for counts and for sums of integers; of a value that is chosen, BIGINT for
+    integers, DATE or TIMESTAMP for those, of a public list its own; DOUBLE for all others.
+    choice: of an aggregate that chooses a value, which one.
     place: the statement and where the aggregate stands in it, for messages.
     """
 
@@ -105,7 +107,7 @@ class Aggregate:
     type: SqlType
     place: tuple[str, Position] | None = field(default=None, compare=False)
     bounds: tuple[Fraction, Fraction] | None = None
-    rank: Rank | None = None
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,15 +241,15 @@ class VarianceReadout:
 
 
 @dataclass(frozen=True, slots=True)
-class RankReadout:
-    """The value of one rank of a histogram. histogram, position: its place, and the rank's in it."""
+class ChoiceReadout:
+    """A value chosen from a histogram. histogram, position: its place, and the choice's in it."""
 
     histogram: int
     position: int
 
 
 VectorReadout = CountReadout | SumReadout | MeanReadout | VarianceReadout
-Readout = VectorReadout | RankReadout
+Readout = VectorReadout | ChoiceReadout
 
 
 @dataclass(frozen=True, slots=True)

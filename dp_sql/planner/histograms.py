@@ -1,4 +1,4 @@
-"""From aggregates that choose a value by its rank to histograms: which grid, and how it is searched."""
+"""From aggregates that choose a value to histograms: which grid, and how it is searched."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ from datetime import date, datetime
 from fractions import Fraction
 
 from dp_sql.dataclass import dataclass
-from dp_sql.errors import InternalError
+from dp_sql.errors import InternalError, NotPrivateError, UnsupportedSQLError
 from dp_sql.plan import functions
+from dp_sql.plan.conversion import is_null
 from dp_sql.plan.domain import Domain
-from dp_sql.plan.expression import Expression, Literal
-from dp_sql.plan.histogram import Quantile, Rank, runs_of
+from dp_sql.plan.expression import Case, Expression, Literal, LiteralValue
+from dp_sql.plan.histogram import Choice, Popular, Quantile, runs_of
+from dp_sql.plan.printer import expression_text
 from dp_sql.plan.relation import MomentMeasure
-from dp_sql.plan.release import Aggregate, RankReadout, Readout
+from dp_sql.plan.release import Aggregate, ChoiceReadout, Readout
 from dp_sql.planner.measures import bounded
 from dp_sql.schema import sqltype
+from dp_sql.schema.catalog import ChoiceKind, Mechanisms
 from dp_sql.schema.sqltype import Kind
 
 _MOST_PLACES = 2**16  # of one histogram
 _GROUPED_PLACES = 2**12  # of one of many
 _ALL_PLACES = 2**22  # of all groups of public keys together
 _LEAST_PLACES = 2**6
+_MOST_VALUES = 1000  # that a heaviest one is chosen among
 _FEW = 2  # quantiles of one argument: so many are chosen one by one
 _EPOCH = date(1970, 1, 1)
 _EPOCH_TIME = datetime(1970, 1, 1)  # noqa: DTZ001  DuckDB's TIMESTAMP has no zone
@@ -30,64 +34,74 @@ _EPOCH_TIME = datetime(1970, 1, 1)  # noqa: DTZ001  DuckDB's TIMESTAMP has no zo
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A histogram that answers aggregates: its grid and its ranks; see `plan.histogram`."""
+    """A histogram that answers aggregates: its grid and what is chosen; see `plan.histogram`."""
 
     argument: Expression  # as the text has it
     measure: MomentMeasure
     fine: int
-    ranks: tuple[Rank, ...]
+    choices: tuple[Choice, ...]
+    kind: ChoiceKind
     together: bool
+    values: tuple[object, ...] = ()
 
     @property
     def runs(self) -> int:
         """How many choices share its epsilon."""
-        return runs_of(self.ranks, together=self.together)
+        return runs_of(self.choices, self.kind, together=self.together)
 
 
-def plan_histograms(
-    aggregates: tuple[Aggregate, ...],
-    domain: Callable[[Expression], Domain],
-    *,
-    cells: int | None,
-    epsilon: Fraction,
-) -> tuple[Wish, ...]:
-    """Return the histograms that answer the aggregates with a rank; equal arguments share one.
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is public of a release's expressions and groups.
 
-    cells: how many groups there will be, None where private keys leave it open. epsilon: for one row
-    of a unit; it sets how the histogram is searched, never privacy.
-    Raises NotPrivateError for an argument that nothing bounds.
+    values: the public values of an expression, None where it has none. cells: how many groups there
+    will be, None where private keys leave it open. epsilon: for one row of a unit; it sets how a
+    histogram is searched, never privacy.
     """
-    asked: dict[Expression, list[Aggregate]] = {}
+
+    domain: Callable[[Expression], Domain]
+    values: Callable[[Expression], tuple[object, ...] | None]
+    cells: int | None
+    epsilon: Fraction
+    mechanisms: Mechanisms
+
+
+def plan_histograms(aggregates: tuple[Aggregate, ...], known: Known) -> tuple[Wish, ...]:
+    """Return the histograms that answer the aggregates with a choice; equal arguments share one.
+
+    Raises NotPrivateError for an argument that nothing bounds, or whose values aren't public where
+    the heaviest is asked.
+    """
+    asked: dict[tuple[Expression, bool], list[Aggregate]] = {}
     for aggregate in aggregates:
-        if aggregate.rank is not None:
+        if aggregate.choice is not None:
             if aggregate.argument is None:
-                raise InternalError("a rank of no argument")
-            asked.setdefault(aggregate.argument, []).append(aggregate)
-    return tuple(_wish(argument, some, domain, cells, epsilon) for argument, some in asked.items())
+                raise InternalError("a choice from no argument")
+            popular = isinstance(aggregate.choice, Popular)
+            asked.setdefault((aggregate.argument, popular), []).append(aggregate)
+    return tuple(
+        (_popular if popular else _ranked)(argument, some, known)
+        for (argument, popular), some in asked.items()
+    )
 
 
-def rank_readouts(
+def choice_readouts(
     aggregates: tuple[Aggregate, ...], wishes: tuple[Wish, ...]
 ) -> Mapping[str, Readout]:
-    """Return how each aggregate with a rank is read, by the aggregate's name."""
+    """Return how each aggregate with a choice is read, by the aggregate's name."""
     found: dict[str, Readout] = {}
     for aggregate in aggregates:
         for place, wish in enumerate(wishes):
-            if aggregate.rank is not None and wish.argument == aggregate.argument:
-                found[aggregate.name] = RankReadout(place, wish.ranks.index(aggregate.rank))
+            if wish.argument == aggregate.argument and aggregate.choice in wish.choices:
+                position = wish.choices.index(aggregate.choice)
+                found[aggregate.name] = ChoiceReadout(place, position)
     return found
 
 
-def _wish(
-    argument: Expression,
-    aggregates: list[Aggregate],
-    domain: Callable[[Expression], Domain],
-    cells: int | None,
-    epsilon: Fraction,
-) -> Wish:
-    ranks = tuple(dict.fromkeys(a.rank for a in aggregates if a.rank is not None))
-    found = bounded(aggregates[0], argument, domain(argument))
-    most = _most_places(cells)
+def _ranked(argument: Expression, aggregates: list[Aggregate], known: Known) -> Wish:
+    choices = tuple(dict.fromkeys(a.choice for a in aggregates if a.choice is not None))
+    found = bounded(aggregates[0], argument, known.domain(argument))
+    most = _most_places(known.cells)
     low, high = found.low, found.high
     if low is None or high is None:
         raise InternalError("a grid needs both ends")
@@ -97,13 +111,73 @@ def _wish(
     natural = step is not None and (high - low) % step == 0 and (high - low) / step <= most
     if step is not None and natural:
         places = int((high - low) / step)
-    number = _number(argument)
-    measure = MomentMeasure(number, low, high, places, 1, null_component=False)
-    quantiles = [rank for rank in ranks if isinstance(rank, Quantile)]
-    together = len(quantiles) > _FEW and not _sharp(len(quantiles), places, epsilon)
+    measure = MomentMeasure(_number(argument), low, high, places, 1, null_component=False)
+    quantiles = [choice for choice in choices if isinstance(choice, Quantile)]
+    together = len(quantiles) > _FEW and not _sharp(len(quantiles), places, known.epsilon)
     cut = natural and argument.type.kind is not Kind.DECIMAL
     fine = _fine(quantiles, places, most) if cut else 1
-    return Wish(argument, measure, fine, ranks, together)
+    return Wish(argument, measure, fine, choices, known.mechanisms.quantiles[0], together)
+
+
+def _popular(argument: Expression, aggregates: list[Aggregate], known: Known) -> Wish:
+    """Return the histogram over the public values of an expression, without NULL."""
+    inner = argument
+    if isinstance(argument, Case) and len(argument.branches) == 1 and is_null(argument.otherwise):
+        inner = argument.branches[0][1]  # a FILTER
+    listed = known.values(inner)
+    values = tuple(v for v in listed or () if v is not None)
+    text, position = aggregates[0].place or (None, None)
+    name = aggregates[0].kind.value
+    if not values:
+        raise NotPrivateError(
+            f"{name} chooses among public values, and those of {_named(inner)} aren't.",
+            hint=f"declare the values of {_named(inner)} in the schema, or SELECT {_named(inner)}, "
+            f"COUNT(*) … GROUP BY {_named(inner)} ORDER BY 2 DESC LIMIT 1",
+            text=text,
+            position=position,
+        )
+    if len(values) > _MOST_VALUES:
+        raise UnsupportedSQLError(
+            f"{name} chooses among {_MOST_VALUES:,} values at most; {_named(inner)} has {len(values):,}.",
+            hint=f"GROUP BY {_named(inner)} ORDER BY COUNT(*) DESC LIMIT 1",
+            text=text,
+            position=position,
+        )
+    branches = tuple(
+        (
+            functions.call("=", (argument, Literal(_constant(v), inner.type))),
+            Literal(i, sqltype.INTEGER),
+        )
+        for i, v in enumerate(values)
+    )
+    place = functions.case(branches, Literal(None, sqltype.NULL))
+    last = max(1, len(values) - 1)
+    measure = MomentMeasure(place, Fraction(0), Fraction(last), last, 1, null_component=False)
+    choices = tuple(dict.fromkeys(a.choice for a in aggregates if a.choice is not None))
+    several = any(isinstance(choice, Popular) and choice.of > 1 for choice in choices)
+    kind = _kind(known.mechanisms.mode, several=several)
+    return Wish(argument, measure, 1, choices, kind, together=False, values=values)
+
+
+def _kind(allowed: tuple[ChoiceKind, ...], *, several: bool) -> ChoiceKind:
+    """Return the best of the mechanisms that the schema allows.
+
+    One value is chosen with less error by permute-and-flip, whose noise has one side; for several,
+    Laplace noise on all weights costs what one choice does.
+    """
+    if several and ChoiceKind.NOISY_MAX_LAPLACE in allowed:
+        return ChoiceKind.NOISY_MAX_LAPLACE
+    return allowed[0]
+
+
+def _named(expression: Expression) -> str:
+    return expression_text(expression)
+
+
+def _constant(value: object) -> LiteralValue:
+    if not isinstance(value, LiteralValue):
+        raise InternalError("a public value is a constant")
+    return value
 
 
 def _most_places(cells: int | None) -> int:

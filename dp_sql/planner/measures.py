@@ -243,7 +243,7 @@ def bounded(aggregate: Aggregate, argument: Expression, domain: Domain) -> Domai
     while isinstance(inner, Case):  # a FILTER
         inner = inner.branches[0][1]
     names = [c.name for c in columns_of(inner)] or ["the expression"]
-    place = ", 0.5" if isinstance(aggregate.rank, Quantile) else ""
+    place = ", 0.5" if isinstance(aggregate.choice, Quantile) else ""
     what = names[0] if isinstance(inner, Ref) else f"the expression over {', '.join(names)}"
     raise NotPrivateError(
         f"{what} has no bounds, so one row could change the answer by any amount.",

@@ -11,7 +11,7 @@ from math import prod
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
 from dp_sql.plan.domains import domain_of
-from dp_sql.plan.expression import Column
+from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.histogram import Histogram
 from dp_sql.plan.public import PublicFacts
 from dp_sql.plan.relation import (
@@ -29,8 +29,8 @@ from dp_sql.plan.relation import (
     SumPerUnit,
     width,
 )
-from dp_sql.plan.release import PlannedRelease, Release, Vector
-from dp_sql.planner.histograms import plan_histograms, rank_readouts
+from dp_sql.plan.release import UNSAID, Key, PlannedRelease, Release, Vector
+from dp_sql.planner.histograms import Known, choice_readouts, plan_histograms
 from dp_sql.planner.keys import KeyPlan, key_column, plan_keys
 from dp_sql.planner.lineage import column_domains, never_null
 from dp_sql.planner.measures import FINEST_CELLS, Noise, plan_measures
@@ -127,7 +127,7 @@ def plan_release(
     rows = limits.max_rows_per_group if user else 1
     presence: Measure = PresenceMeasure(None) if user else CountMeasure(None)
     wanted = plan_measures(
-        tuple(a for a in release.aggregates if a.rank is None),
+        tuple(a for a in release.aggregates if a.choice is None),
         lambda e: domain_of(e, domains),
         Noise(
             rows,
@@ -176,9 +176,13 @@ def plan_release(
         vectors += more
     histograms = plan_histograms(
         release.aggregates,
-        lambda e: domain_of(e, domains),
-        cells=None if keys.private else prod(len(space.values) for space in keys.public),
-        epsilon=epsilon / (beside.groups * rows),
+        Known(
+            lambda e: domain_of(e, domains),
+            lambda e: _public_values(release, catalog, public, e),
+            None if keys.private else prod(len(space.values) for space in keys.public),
+            epsilon / (beside.groups * rows),
+            catalog.mechanisms,
+        ),
     )
     planned = tuple(
         Histogram(
@@ -186,15 +190,17 @@ def plan_release(
             wish.measure,
             1 << _spread_bits(catalog, limits, unit_rows),
             wish.fine,
-            wish.ranks,
+            wish.choices,
+            wish.kind,
             wish.together,
             Fraction(wish.runs),
             wish.argument.type.kind is Kind.DATE,
+            wish.values,
         )
         for wish in histograms
     )
     readouts = iter(wanted.readouts)
-    ranked = rank_readouts(release.aggregates, histograms)
+    ranked = choice_readouts(release.aggregates, histograms)
     count = len(vectors) + sum(wish.runs for wish in histograms)
     return PlannedRelease(
         release,
@@ -209,6 +215,15 @@ def plan_release(
         tuple(Fraction(1, count) for _ in vectors),
         tuple(replace(histogram, share=histogram.share / count) for histogram in planned),
     )
+
+
+def _public_values(
+    release: Release, catalog: Catalog, public: PublicFacts, expression: Expression
+) -> tuple[object, ...] | None:
+    """Return the public values of an expression over a release's rows, or None."""
+    asked = replace(release, keys=(Key("value", expression),), options=UNSAID)
+    found = plan_keys(asked, catalog, public, limits_of(release, catalog).max_rows_per_group)
+    return tuple(value for (value,) in found.public[0].values) if found.public else None
 
 
 def _spread_bits(catalog: Catalog, limits: Limits, unit_rows: int | None) -> int:

@@ -10,7 +10,14 @@ from types import MappingProxyType
 from dp_sql.privacy.unit import Level
 from dp_sql.schema import models
 from dp_sql.schema.budgets import budget_spec, limits_spec, privacy_defaults
-from dp_sql.schema.catalog import Catalog, ColumnSpec, TableSpec, ascii_lower
+from dp_sql.schema.catalog import (
+    Catalog,
+    ChoiceKind,
+    ColumnSpec,
+    Mechanisms,
+    TableSpec,
+    ascii_lower,
+)
 from dp_sql.schema.columns import column_spec
 from dp_sql.schema.document import Document, Where, dotted, shorten
 from dp_sql.schema.ownership import check_ownership, find_column, owner_of
@@ -48,6 +55,11 @@ def build(
         ledger=model.ledger,
         sampler=model.sampler,
         consistent=model.privacy.consistent,
+        mechanisms=Mechanisms(
+            tuple(model.mechanisms.noise),
+            tuple(map(ChoiceKind, model.mechanisms.quantiles)),
+            tuple(map(ChoiceKind, model.mechanisms.mode)),
+        ),
     )
 
 

@@ -108,6 +108,31 @@ class PrivacyDefaults:
     max_delta: Fraction | None
 
 
+class ChoiceKind(StrEnum):
+    """How one of many candidates is chosen by its score.
+
+    NOISY_MAX_GUMBEL has the law of EXPONENTIAL. NOISY_MAX_LAPLACE chooses by weights with Laplace
+    noise on each, so that several are chosen at the price of one.
+    """
+
+    PERMUTE_AND_FLIP = "permute_and_flip"
+    EXPONENTIAL = "exponential"
+    NOISY_MAX_GUMBEL = "noisy_max_gumbel"
+    NOISY_MAX_LAPLACE = "noisy_max_laplace"
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanisms:
+    """The mechanisms that the schema allows, for each purpose, the preferred one first.
+
+    noise: of vectors, "laplace" and "gaussian". quantiles: also of MIN and MAX. mode: also of TOP_K.
+    """
+
+    noise: tuple[str, ...] = ("laplace", "gaussian")
+    quantiles: tuple[ChoiceKind, ...] = (ChoiceKind.PERMUTE_AND_FLIP, ChoiceKind.EXPONENTIAL)
+    mode: tuple[ChoiceKind, ...] = tuple(ChoiceKind)
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """A whole schema. Tables are found by lower-cased name (ASCII), as DuckDB finds them.
@@ -123,6 +148,7 @@ class Catalog:
     ledger: str | None = None
     sampler: str = "exact"  # or "opendp"
     consistent: bool = True
+    mechanisms: Mechanisms = Mechanisms()
 
     def table(self, name: str) -> TableSpec | None:
         """Return the table of that name without regard to ASCII case, or None."""

@@ -365,6 +365,28 @@ class Worker(_Keys):
     in_process: bool = Field(default=True, description="Whether there is none. Not supported yet.")
 
 
+class Mechanisms(_Keys):
+    """The mechanisms that are allowed, the preferred one first. All are when left out."""
+
+    noise: Annotated[list[Literal["laplace", "gaussian"]], Field(min_length=1)] = Field(
+        default=["laplace", "gaussian"],
+        description="Noise on counts and sums: the better of these.",
+    )
+    quantiles: Annotated[list[Literal["permute_and_flip", "exponential"]], Field(min_length=1)] = (
+        Field(
+            default=["permute_and_flip", "exponential"],
+            description="How quantiles, MIN and MAX are chosen.",
+        )
+    )
+    mode: Annotated[
+        list[Literal["permute_and_flip", "exponential", "noisy_max_gumbel", "noisy_max_laplace"]],
+        Field(min_length=1),
+    ] = Field(
+        default=["permute_and_flip", "exponential", "noisy_max_gumbel", "noisy_max_laplace"],
+        description="How MODE and TOP_K are chosen.",
+    )
+
+
 class SchemaFile(_Keys):
     """A dp_sql schema: what the data owner declares about tables that hold personal data."""
 
@@ -386,8 +408,8 @@ class SchemaFile(_Keys):
     sampler: Literal["exact", "opendp"] = Field(
         default="exact", description="Who draws the noise: dp_sql's exact samplers, or OpenDP's."
     )
-    mechanisms: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
-        default=None, description="Mechanisms to allow or pin, by name. Not supported yet."
+    mechanisms: Mechanisms = Field(
+        default_factory=Mechanisms, description="The mechanisms that are allowed, for each purpose."
     )
     worker: Worker | None = Field(
         default=None, description="Limits of the process that reads the data. Not supported yet."

@@ -234,7 +234,17 @@ def test_d29_exact_values_travel_sealed(people: Scene) -> None:
         for sealed in (sums.table, *sums.histograms):
             assert isinstance(sealed, Sealed)
             assert "3" not in repr(sealed)
-            for look in (str, list, len, bool, hash, pickle.dumps, copy.copy, copy.deepcopy, "{}".format):
+            for look in (
+                str,
+                list,
+                len,
+                bool,
+                hash,
+                pickle.dumps,
+                copy.copy,
+                copy.deepcopy,
+                "{}".format,
+            ):
                 with pytest.raises(InternalError):
                     look(sealed)
     assert len(sums.histograms) == 1

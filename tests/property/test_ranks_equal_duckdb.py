@@ -35,7 +35,7 @@ CALLS = (
     "PERCENTILE_CONT(0.3) WITHIN GROUP (ORDER BY n DESC)", "QUANTILE_CONT(n, [0.25, 0.5, 0.75])",
     "PERCENTILE_DISC(0.75) WITHIN GROUP (ORDER BY n DESC)", "MEDIAN(n) FILTER (WHERE n > 3)",
     "QUANTILE_DISC(n, [0.1, 0.5, 0.9, 1])", "QUANTILE_CONT(n, 0)", "MEDIAN(2 * n + 1)",
-    "MAX(n) - MIN(n)", "MEDIAN(n) FILTER (WHERE g = 'a')",
+    "MAX(n) - MIN(n)", "MODE(g)", "MEDIAN(n) FILTER (WHERE g = 'a')",
 )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     for _ in range(501):
         n = r.choice([None, -5, 30, *range(-4, 12)])
         # the grid of a DOUBLE has 65,536 steps: these values lie on it, also where it is coarser
-        f = r.choice([None, *(k / 64 for k in range(0, 4096, 7))])
+        f = r.choice([None, *(k / 64 for k in range(0, 4096, 14))])
         m = r.choice([None, "0.00", "9.99", *(f"{k / 100:.2f}" for k in range(0, 700, 31))])
         d = r.choice(["NULL", *(f"DATE '2024-01-{k:02}'" for k in range(1, 30, 3))])
         values = ", ".join("NULL" if v is None else str(v) for v in (n, f, m))

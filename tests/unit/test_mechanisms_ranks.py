@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from random import Random
@@ -13,14 +14,17 @@ import pytest
 
 from dp_sql.errors import InternalError, UnsupportedSQLError
 from dp_sql.mechanisms import ranks
-from dp_sql.mechanisms.ranks import Chooser, Counted, choose, rank_error, require_drawable, scores
+from dp_sql.mechanisms.choice import choose, require_drawable
+from dp_sql.mechanisms.chooser import Chooser, Counted
+from dp_sql.mechanisms.ranks import rank_error, scores
 from dp_sql.mechanisms.sampler import ExactSampler, Rate, rate_below
 from dp_sql.plan.expression import Column, Ref
 from dp_sql.plan.facts import HistogramFacts
-from dp_sql.plan.histogram import Extreme, Histogram, Quantile, Rank
+from dp_sql.plan.histogram import Extreme, Histogram, Popular, Quantile, Rank
 from dp_sql.plan.relation import MeasureRows, MomentMeasure
 from dp_sql.plan.rows import StageScan
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
+from dp_sql.schema.catalog import ChoiceKind
 from dp_sql.schema.sqltype import BIGINT
 
 ARGUMENT = Ref(Column(1, "x", BIGINT))
@@ -40,7 +44,9 @@ def histogram(
 ) -> Histogram:
     measure = MomentMeasure(ARGUMENT, Fraction(0), Fraction(cells), cells, 1, null_component=False)
     rows = MeasureRows(StageScan("s", (), single=False), (), (), (measure,), ((),))
-    return Histogram(rows, measure, unit, fine, asked, together, Fraction(1))
+    return Histogram(
+        rows, measure, unit, fine, asked, ChoiceKind.PERMUTE_AND_FLIP, together, Fraction(1)
+    )
 
 
 def chooser(
@@ -168,7 +174,7 @@ def test_no_neighbour_changes_the_law_by_more_than_epsilon(
     made = histogram(cells, rank)
     some = chooser(epsilon, adjacency=adjacency, cells=1)
     one, moved, _, _ = ranks._moves(rank)
-    bonus = some.bonus(rank)
+    bonus = ranks._bonus(rank, some)
     rate = some.rate(ranks._BONUS * one, ranks._BONUS * moved, bonus)
     beyond = 1 if isinstance(rank, Extreme) else 0
     for _ in range(300):
@@ -273,3 +279,59 @@ def test_the_rank_error_that_explain_states_holds() -> None:
     (chosen,) = choose(made, counted([line] * draws), draws, some, ExactSampler())
     off = [max(0, abs(20 * int(c) + 10 - 1010) - 11) for c in chosen]
     assert sum(o > bound for o in off) <= draws * 0.05 * 1.5
+
+
+def test_the_exponential_mechanism_has_its_law() -> None:
+    gaps, rate = np.array([3, 0, 1, 7, 1]), rate_below(Fraction(2, 5))
+    assert rate is not None
+    draws = 20_000
+    chosen = ExactSampler().choose(np.tile(gaps, (draws, 1)), rate, exponential=True)
+    weights = [math.exp(-float(rate.value) * g) for g in gaps]
+    expected = [draws * w / sum(weights) for w in weights]
+    found = Counter(chosen.tolist())
+    assert sum((found[i] - e) ** 2 / e for i, e in enumerate(expected)) < 29.9
+
+
+def popular(kind: ChoiceKind, *asked: Popular) -> Histogram:
+    made = histogram(4)
+    return replace(made, choices=asked, kind=kind, values=("a", "b", "c", "d", "e"))
+
+
+@pytest.mark.parametrize("kind", ChoiceKind)
+def test_without_noise_the_heaviest_values_come_in_order(kind: ChoiceKind) -> None:
+    asked = [Popular(i, 7) for i in range(7)]
+    made = popular(kind, *asked)
+    chosen = choose(
+        made, counted([[3, 0, 9, 1, 4], [0, 8, 0, 7, 9]]), 2, chooser(10**6), ExactSampler()
+    )
+    assert [c.tolist() for c in chosen[:3]] == [[2, 4], [4, 1], [0, 3]]
+    assert made.runs == (1 if kind is ChoiceKind.NOISY_MAX_LAPLACE else 7)
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.SUBSTITUTION])
+@pytest.mark.parametrize("exponential", [False, True])
+def test_no_neighbour_changes_the_law_of_the_heaviest(
+    adjacency: Adjacency,
+    exponential: bool,  # noqa: FBT001  a parameter of the test
+) -> None:
+    r = Random(f"{adjacency}{exponential}")
+    worst, weight = 0.0, 2
+    rate = chooser(1, weight=weight, adjacency=adjacency, cells=1).growing()
+    for _ in range(400):
+        rows = [r.choice((0, 0, 1, 2, 3)) for _ in range(4)]
+        added, moved = neighbours(r, rows, 3, weight)
+        laws = []
+        for line in (rows, added if adjacency is Adjacency.ADD_REMOVE else moved):
+            gaps = [max(line) - w for w in line]
+            some = [math.exp(-float(rate.value) * g) for g in gaps]
+            laws.append([s / sum(some) for s in some] if exponential else law(gaps, rate))
+        worst = max(worst, *(abs(math.log(p / q)) for p, q in zip(*laws, strict=True)))
+    assert 0.3 < worst <= 1 + 1e-9
+
+
+def test_noise_on_all_weights_covers_all_groups() -> None:
+    lattice, scale = chooser(1, weight=3, groups=2).laplace()
+    assert scale >= 6 * lattice
+    assert scale <= 6.01 * lattice
+    lattice, scale = chooser(1, weight=3, adjacency=Adjacency.SUBSTITUTION).laplace()
+    assert scale >= 6 * lattice

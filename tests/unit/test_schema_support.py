@@ -8,7 +8,6 @@ import pytest
 from schema_texts import SHOP, changed, check_refusal, load_text
 
 UNSUPPORTED: dict[str, tuple[str, str, str, int, int]] = {  # old, new, name, line, column
-    "mechanisms": ("version: 1\n", "version: 1\nmechanisms: {laplace: true}\n", "mechanisms", 2, 1),
     "worker": ("version: 1\n", "version: 1\nworker: {memory: 2GB, seconds: 10}\n", "worker", 2, 1),
     "answer_time": (
         "version: 1\n",

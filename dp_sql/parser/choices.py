@@ -1,4 +1,4 @@
-"""Aggregates that choose a value by its rank: quantiles, MIN and MAX, as DuckDB and GoogleSQL spell them."""
+"""Aggregates that choose a value: quantiles, MIN and MAX, MODE and TOP_K, in all their spellings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dp_sql.dataclass import dataclass
 from dp_sql.parser.aggregates import Call
 from dp_sql.parser.dialect import BOUNDS
 from dp_sql.parser.scope import Statement
-from dp_sql.plan.histogram import Extreme, Quantile, Rank
+from dp_sql.plan.histogram import Choice, Extreme, Popular, Quantile, Rank
 from dp_sql.plan.release import AggregateKind
 from dp_sql.schema import sqltype
 from dp_sql.schema.sqltype import Kind, SqlType
@@ -24,6 +24,9 @@ _KINDS = {
     "QUANTILE": AggregateKind.QUANTILE_DISC,
     "APPROX_QUANTILE": AggregateKind.QUANTILE_DISC,
     "APPROX_QUANTILES": AggregateKind.QUANTILE_DISC,
+    "MODE": AggregateKind.MODE,
+    "TOP_K": AggregateKind.TOP_K,
+    "APPROX_TOP_K": AggregateKind.TOP_K,
     "MIN": AggregateKind.MIN,
     "MAX": AggregateKind.MAX,
 }
@@ -33,17 +36,17 @@ _EXAMPLE = "QUANTILE_CONT(x, 0.9), or a list of places: QUANTILE_CONT(x, [0.25, 
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """What a call asks of its argument: one rank, or a list of them."""
+class Asked:
+    """What a call asks of its argument: one choice, or a list of them."""
 
     kind: AggregateKind
     argument: exp.Expr
-    ranks: tuple[Rank, ...]
+    choices: tuple[Choice, ...]
     listed: bool
 
 
-def ranked(statement: Statement, call: Call) -> Ranked | None:
-    """Return what an aggregate that chooses by rank asks, None for other aggregates.
+def asked(statement: Statement, call: Call) -> Asked | None:
+    """Return what an aggregate that chooses a value asks, None for other aggregates.
 
     Raises QueryError for forms that aren't answered and places outside 0 to 1.
     """
@@ -55,6 +58,8 @@ def ranked(statement: Statement, call: Call) -> Ranked | None:
     if any(v not in (None, False, []) for k, v in inner.args.items() if k not in _READ):
         raise _form(statement, call, _EXAMPLE)
     if isinstance(node, exp.WithinGroup):
+        if kind is AggregateKind.MODE:
+            raise _form(statement, call, "MODE(x)")
         return _within_group(statement, call, kind, node)
     parts = [p for p in _arguments(node) if p is not None]
     if kind in (AggregateKind.MIN, AggregateKind.MAX):
@@ -62,18 +67,27 @@ def ranked(statement: Statement, call: Call) -> Ranked | None:
             parts = parts[0].expressions
         if len(parts) != 1:
             raise _form(statement, call, f"{call.name}(x)")
-        return Ranked(kind, parts[0], (Extreme(kind is AggregateKind.MAX),), listed=False)
+        return Asked(kind, parts[0], (Extreme(kind is AggregateKind.MAX),), listed=False)
     if call.distinct:
-        raise _form(statement, call, _EXAMPLE)
+        raise _form(statement, call, f"{call.name}(x)" if kind is AggregateKind.MODE else _EXAMPLE)
+    if kind is AggregateKind.MODE:
+        if len(parts) != 1:
+            raise _form(statement, call, "MODE(x)")
+        return Asked(kind, parts[0], (Popular(0, 1),), listed=False)
+    if kind is AggregateKind.TOP_K:
+        if len(parts) != 2:
+            raise _form(statement, call, "TOP_K(x, 3)")
+        many = _whole(statement, parts[1], f"the number of values of {call.name}", "TOP_K(x, 3)")
+        return Asked(kind, parts[0], tuple(Popular(i, many) for i in range(many)), listed=True)
     if call.name == "MEDIAN":
         if len(parts) != 1:
             raise _form(statement, call, "MEDIAN(x)")
-        return Ranked(kind, parts[0], (_rank(kind, Fraction(1, 2)),), listed=False)
+        return Asked(kind, parts[0], (_rank(kind, Fraction(1, 2)),), listed=False)
     if len(parts) != 2:
         raise _form(statement, call, _EXAMPLE)
     argument, place = parts
     if call.name == "APPROX_QUANTILES":
-        return Ranked(kind, argument, _even(statement, call, place), listed=True)
+        return Asked(kind, argument, _even(statement, call, place), listed=True)
     descending = False
     if isinstance(place, exp.Order):  # QUANTILE_CONT(x, 0.5 ORDER BY x)
         items = place.expressions
@@ -81,11 +95,13 @@ def ranked(statement: Statement, call: Call) -> Ranked | None:
             raise _form(statement, call, _EXAMPLE)
         place, descending = place.this, bool(items[0].args.get("desc"))
     ranks, listed = _places(statement, call, kind, place, descending=descending)
-    return Ranked(kind, argument, ranks, listed)
+    return Asked(kind, argument, ranks, listed)
 
 
 def result_type(kind: AggregateKind, argument: SqlType) -> SqlType | None:
-    """Return the type of a value that is chosen by its rank, None where the argument can't be ranked."""
+    """Return the type of the chosen value, None where the argument can't be ranked."""
+    if kind in (AggregateKind.MODE, AggregateKind.TOP_K):
+        return argument
     if argument.kind in (Kind.DATE, Kind.TIMESTAMP):
         return sqltype.TIMESTAMP if kind is AggregateKind.QUANTILE_CONT else argument
     if not argument.is_numeric:
@@ -103,7 +119,7 @@ def _arguments(node: exp.Expr) -> list[exp.Expr | None]:
 
 def _within_group(
     statement: Statement, call: Call, kind: AggregateKind, node: exp.WithinGroup
-) -> Ranked:
+) -> Asked:
     order = node.expression
     items = order.expressions if isinstance(order, exp.Order) else []
     places = [p for p in _arguments(node.this) if p is not None]
@@ -111,7 +127,7 @@ def _within_group(
         raise _form(statement, call, "PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)")
     descending = bool(items[0].args.get("desc"))
     ranks, listed = _places(statement, call, kind, places[0], descending=descending)
-    return Ranked(kind, items[0].this, ranks, listed)
+    return Asked(kind, items[0].this, ranks, listed)
 
 
 def _places(
@@ -127,15 +143,17 @@ def _places(
 
 def _even(statement: Statement, call: Call, node: exp.Expr) -> tuple[Rank, ...]:
     """Return the ranks that cut the values into so many parts of equal size, with both ends."""
+    parts = _whole(statement, node, f"the number of parts of {call.name}", "APPROX_QUANTILES(x, 4)")
+    return tuple(_rank(AggregateKind.QUANTILE_DISC, Fraction(i, parts)) for i in range(parts + 1))
+
+
+def _whole(statement: Statement, node: exp.Expr, what: str, hint: str) -> int:
     text = node.name if isinstance(node, exp.Literal) and not node.is_string else ""
     if not text.isdigit() or not 1 <= int(text) <= _MOST_PARTS:
         raise statement.out_of_range(
-            f"the number of parts of {call.name} is a constant from 1 to {_MOST_PARTS}.",
-            node,
-            hint="APPROX_QUANTILES(x, 4)",
+            f"{what} is a constant from 1 to {_MOST_PARTS}.", node, hint=hint
         )
-    parts = int(text)
-    return tuple(_rank(AggregateKind.QUANTILE_DISC, Fraction(i, parts)) for i in range(parts + 1))
+    return int(text)
 
 
 def _fraction(statement: Statement, call: Call, node: exp.Expr) -> Fraction:

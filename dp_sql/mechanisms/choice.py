@@ -1,0 +1,43 @@
+"""Values chosen from the histograms of a release: by rank, or by how many rows have them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dp_sql.mechanisms import ranks
+from dp_sql.mechanisms.chooser import Chooser, Counted
+from dp_sql.mechanisms.popular import heaviest
+from dp_sql.mechanisms.sampler import Integers, Sampler
+from dp_sql.plan.histogram import Choice, Histogram, Popular
+from dp_sql.schema.catalog import ChoiceKind
+
+_CELLS = 2**20  # numbers at once
+
+
+def require_drawable(histogram: Histogram, chooser: Chooser) -> None:
+    """Raise UnsupportedSQLError where a choice needs more noise than a sampler draws."""
+    ranks.require_drawable(histogram, chooser)
+    if any(isinstance(choice, Popular) for choice in histogram.choices):
+        if histogram.kind is ChoiceKind.NOISY_MAX_LAPLACE:
+            chooser.laplace()
+        else:
+            chooser.growing()
+
+
+def choose(
+    histogram: Histogram, counted: Counted, groups: int, chooser: Chooser, sampler: Sampler
+) -> list[Integers]:
+    """Return, for each choice of a histogram, the candidate chosen in each of so many groups."""
+    chosen = [np.empty(groups, dtype=np.int64) for _ in histogram.choices]
+    places = histogram.measure.cells + 1
+    width = max(places * ranks.spread_of(histogram), histogram.measure.cells * histogram.fine + 1)
+    size = max(1, _CELLS // width)
+    factor = ranks.factor_of(histogram)
+    for start in range(0, groups, size):
+        weights = counted.dense(places, start, min(groups, start + size), factor=factor)
+        found: dict[Choice, Integers] = {}
+        found.update(ranks.ranked(histogram, weights, chooser, sampler))
+        found.update(heaviest(histogram, weights, chooser, sampler))
+        for choice, values in zip(histogram.choices, chosen, strict=True):
+            values[start : start + size] = found[choice]
+    return chosen
