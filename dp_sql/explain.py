@@ -8,8 +8,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, assert_never
 
 from dp_sql.mechanisms.chooser import Chooser
+from dp_sql.mechanisms.distinct import Counter
+from dp_sql.mechanisms.interval import laplace_half_width
 from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
 from dp_sql.mechanisms.ranks import beyond, rank_error
+from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.facts import HistogramFacts
 from dp_sql.plan.histogram import Extreme, Histogram, Popular
 from dp_sql.plan.printer import expression_text, measure_text, relation_text
@@ -19,6 +22,7 @@ from dp_sql.plan.release import (
     AggregateKind,
     ChoiceReadout,
     CountReadout,
+    DistinctReadout,
     MeanReadout,
     PlannedRelease,
     Readout,
@@ -176,6 +180,8 @@ def _step(step: Step) -> list[str]:
         zip(plan.histograms, facts.histograms, strict=True)
     ):
         lines += _histogram(index, histogram, proved, step.measurement.choosers[index])
+    for index, (distinct, proved) in enumerate(zip(plan.distincts, facts.distincts, strict=True)):
+        lines += _distinct(index, distinct, proved)
     if step.measurement.selection is not None:
         index = step.measurement.selection.vector
         noise = step.measurement.noises[index]
@@ -222,6 +228,33 @@ def _rank_error(step: Step, readout: ChoiceReadout) -> str:
     return f"off by at most {rows:.3g} rows in 95 % of runs, and one step of the grid"
 
 
+def _distinct(index: int, distinct: Distinct, facts: HistogramFacts) -> list[str]:
+    """Return what is counted for distinct values."""
+    lines = [f"  distinct values d{index}:"]
+    lines += ["    " + line for line in relation_text(distinct.relation).splitlines()]
+    lines.append(f"    contribution: {facts.rule}")
+    if distinct.caps:
+        lines.append(
+            "    pairs of unit and value, hashed, 16 bytes each, pass through Python: a value counts "
+            "where a unit vouches for it"
+        )
+    return lines
+
+
+def _distinct_error(counter: Counter) -> str:
+    caps = counter.caps or (1,)
+    widths = []
+    for cap in (caps[0], caps[-1]):
+        lattice, scale = counter.noise(cap)
+        widths.append(laplace_half_width(scale, 0.95) / lattice)
+    if len(caps) == 1:
+        return f"± {widths[0]:.6g} in 95 % of runs"
+    return (
+        f"± {widths[0]:.6g} to {widths[1]:.6g} in 95 % of runs: for how many values a unit vouches is "
+        "chosen by the data, with a tenth of the epsilon"
+    )
+
+
 def _aggregate(aggregate: Aggregate) -> str:
     if aggregate.argument is None:
         return aggregate.kind.value
@@ -248,6 +281,8 @@ def _error(step: Step, readout: Readout) -> str:
     plan = step.plan
     if isinstance(readout, ChoiceReadout):
         return _rank_error(step, readout)
+    if isinstance(readout, DistinctReadout):
+        return _distinct_error(step.measurement.counters[readout.distinct])
     measure = plan.vectors[readout.vector].measure
     noise = step.measurement.noises[readout.vector]
     match readout:

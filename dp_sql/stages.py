@@ -163,6 +163,7 @@ def run(
                     sampler,
                     selection_table=sums.selection,
                     histograms=sums.histograms,
+                    distincts=sums.distincts,
                 )
             )
         plans = [step.plan for step in steps]

@@ -5,29 +5,28 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
+import numpy as np
 
 from dp_sql.errors import EngineError, SchemaError
 from dp_sql.executor import lower_public, lower_relation, lower_rows, staging
 from dp_sql.executor.csv_file import read_header
 from dp_sql.executor.engine import Sums
+from dp_sql.executor.lower_distinct import distinct_sql
 from dp_sql.executor.lower_expression import identifier, text_literal
 from dp_sql.executor.lower_histogram import histogram_sql
 from dp_sql.executor.sources import Sources, locate
-from dp_sql.plan.facts import ExactTable
+from dp_sql.plan.facts import ExactTable, PairTable
 from dp_sql.plan.public import Image
 from dp_sql.plan.release import PlannedRelease, StageTable
 from dp_sql.privacy.sealed import Sealed
 from dp_sql.schema.catalog import Catalog, TableSpec
 from dp_sql.schema.sqltype import Kind, SqlType
-
-if TYPE_CHECKING:
-    import numpy as np
 
 # Claim:   which expressions raise, and what they give, was measured under these settings.
 # Why:     a setting that turns a NULL into an error would make one row visible. So does the optimizer
@@ -47,6 +46,7 @@ PINNED = (
     "SET disabled_optimizers = 'type_pushdown,outer_join_simplification'",
 )
 _CLOSED = ("SET enable_external_access = false", "SET lock_configuration = true")
+_BATCH = 2**16  # pairs that are Python values at a time
 _FAILED = "the statement failed in the database; what it read stays charged."
 
 
@@ -174,7 +174,8 @@ class DuckDBEngine:
             sums.append(lower_relation.release_sql(plan))
         if plan.selection_relation is not None:
             sums.append(lower_relation.selection_sql(plan))
-        return (*sums, *(histogram_sql(histogram) for histogram in plan.histograms))
+        sums += [histogram_sql(histogram) for histogram in plan.histograms]
+        return (*sums, *(distinct_sql(distinct) for distinct in plan.distincts))
 
     def execute(
         self,
@@ -188,14 +189,57 @@ class DuckDBEngine:
         with self._lock:
             for stage in stages:
                 self._stage(stage)
-            results = iter([self._run(sql) for sql in statements])
+            count = len(statements) - len(plan.distincts)
+            results = iter([self._run(sql) for sql in statements[:count]])
+            distincts = [
+                self._distinct(sql, [key.type for key in plan.keys], pairs=bool(distinct.caps))
+                for sql, distinct in zip(statements[count:], plan.distincts, strict=True)
+            ]
         kinds = [key.type for key in plan.keys]
         apart = plan.selection_relation is not None
         columns = sum(len(v.columns) for v in plan.vectors) - apart
         table = Sealed(_exact(next(results) if plan.vectors else [], kinds, columns))
         private = [kinds[i] for i in plan.private]
         selection = Sealed(_exact(next(results), private, 1)) if apart else None
-        return Sums(table, selection, tuple(Sealed(_exact(rows, kinds, 2)) for rows in results))
+        histograms = tuple(Sealed(_exact(rows, kinds, 2)) for rows in results)
+        return Sums(table, selection, histograms, tuple(distincts))
+
+    def _distinct(
+        self, sql: str, keys: list[SqlType], *, pairs: bool
+    ) -> Sealed[PairTable | ExactTable]:
+        """Return the pairs of unit and value by group, some rows at a time, or the values' numbers."""
+        if not pairs:
+            return Sealed(_exact(self._run(sql), keys, 1))
+        found: list[tuple[object, ...]] = []
+        ends: list[int] = []
+        blocks: list[Any] = []
+        done = 0
+        for rows in self._batches(sql):
+            for number, row in enumerate(rows):
+                key = _key(row[: len(keys)], keys)
+                if not found or key != found[-1]:
+                    if found:
+                        ends.append(done + number)
+                    found.append(key)
+            done += len(rows)
+            blocks.append(np.array([row[len(keys) :] for row in rows], dtype=np.uint64))
+        if found:
+            ends.append(done)
+        both = np.concatenate(blocks) if blocks else np.empty((0, 2), dtype=np.uint64)
+        return Sealed(PairTable(found, ends, both[:, 0], both[:, 1]))
+
+    def _batches(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the rows of a lowered statement, some at a time; failures as in `_run`."""
+        if self._closed:
+            raise EngineError("the connection is closed.")
+        try:
+            cursor = self._connection.execute(sql)
+            while rows := cursor.fetchmany(_BATCH):
+                yield rows
+        except duckdb.InterruptException:
+            raise EngineError("the statement was stopped; it stays charged.") from None
+        except (duckdb.Error, MemoryError, OverflowError, ValueError):
+            raise EngineError(_FAILED) from None
 
     def _stage(self, table: StageTable) -> None:
         if self._closed:

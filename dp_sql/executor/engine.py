@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dp_sql.dataclass import dataclass
-from dp_sql.plan.facts import ExactTable
+from dp_sql.plan.facts import ExactTable, PairTable
 from dp_sql.plan.public import PublicFacts
 from dp_sql.plan.release import PlannedRelease, StageTable
 from dp_sql.privacy.sealed import Sealed
@@ -20,12 +20,14 @@ class Sums:
     """What the statements of a release give.
 
     table: the exact table. selection: that of the key selection where it is apart. histograms: as
-    the plan has them, one row a cell that is held, its columns the place and the weight.
+    the plan has them, one row a cell that is held, its columns the place and the weight. distincts:
+    the pairs of unit and value, or at event level the number of values of each group.
     """
 
     table: Sealed[ExactTable]
     selection: Sealed[ExactTable] | None
     histograms: tuple[Sealed[ExactTable], ...] = ()
+    distincts: tuple[Sealed[PairTable | ExactTable], ...] = ()
 
 
 class Engine(PublicFacts, Protocol):

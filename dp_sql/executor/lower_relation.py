@@ -318,9 +318,12 @@ def _pair_columns(relation: Relation) -> list[str]:
     return ["u", *(name(k) for k in measured.keys), count, *sums]
 
 
-def group_order(relation: BoundGroups) -> str:
-    """Return the order in which a unit's groups are kept: by a keyed hash, then by the keys."""
-    keys = [name(k) for k in measured_rows(relation).keys]
+def group_order(relation: BoundGroups, count: int | None = None) -> str:
+    """Return the order in which a unit's groups are kept: by a keyed hash, then by the keys.
+
+    count: of the first so many key columns, where the others don't make groups.
+    """
+    keys = [name(k) for k in measured_rows(relation).keys[:count]]
     return ", ".join([f"hash({', '.join(['u', *keys])}, {_big(relation.hash_key)})", *keys])
 
 

@@ -95,7 +95,11 @@ class Chooser:
         Assumes: as `rate`.
         Source:  [McKennaSheldon2020]
         """
-        return _drawable(self.epsilon / self._moved())
+        return _drawable(self.epsilon / self.moved())
+
+    def single(self, change: int) -> Rate:
+        """Return the rate of one choice for all groups, whose scores one neighbour moves by `change`."""
+        return _drawable(self.epsilon / (2 * change))
 
     def laplace(self) -> tuple[int, int]:
         """Return (lattice, scale) of discrete Laplace noise on lattice times each weight.
@@ -106,7 +110,7 @@ class Chooser:
         Assumes: as `rate`.
         Source:  [Dwork2006], [Ghosh2009]
         """
-        ratio, lattice = self._moved() / self.epsilon, 1
+        ratio, lattice = self.moved() / self.epsilon, 1
         while ratio * lattice < _LEAST_SCALE and lattice < _SAFE:
             lattice *= 2
         scale = -int(-ratio * lattice // 1)
@@ -114,7 +118,7 @@ class Chooser:
             raise _too_much()
         return lattice, scale
 
-    def _moved(self) -> Fraction:
+    def moved(self) -> Fraction:
         """Return the weight that neighbours move at most, in all groups together."""
         sides = 1 if self.unit.adjacency is Adjacency.ADD_REMOVE else 2
         return Fraction(sides * self.facts.weight * self.facts.groups * self.unit.group_size)

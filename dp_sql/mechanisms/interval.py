@@ -33,6 +33,7 @@ from dp_sql.plan.relation import MomentMeasure
 from dp_sql.plan.release import (
     ChoiceReadout,
     CountReadout,
+    DistinctReadout,
     MeanReadout,
     PlannedRelease,
     SumReadout,
@@ -60,6 +61,11 @@ def interval(
     readout = plan.readouts[aggregate]
     if isinstance(readout, ChoiceReadout):
         raise InternalError("a value that was chosen by its rank has no interval")
+    if isinstance(readout, DistinctReadout):
+        counted = released.distinct[readout.distinct]
+        half = laplace_half_width(counted.scale, level)
+        low, high = _wide(counted.values, -half), _wide(counted.values, half)
+        return _integer_ends(counted.values, low, high, counted.lattice, whole=True)
     components = components_of(released, readout)
     noise = released.measurement.noises[readout.vector]
     if noise.kind is NoiseKind.NONE:
@@ -170,6 +176,14 @@ def redraw(
     for aggregate, readout in zip(plan.release.aggregates, plan.readouts, strict=True):
         if isinstance(readout, ChoiceReadout):
             raise InternalError("a value that was chosen by its rank isn't redrawn")
+        if isinstance(readout, DistinctReadout):
+            counted = released.distinct[readout.distinct]
+            fresh_counts = np.tile(sampler.laplace(counted.scale, draws), len(groups)).astype(
+                object
+            )
+            before = np.repeat(counted.values[groups], draws) - fresh_counts
+            columns.append(nearest(before, counted.lattice))
+            continue
         values = vectors[readout.vector]
         match readout:
             case CountReadout() | SumReadout():

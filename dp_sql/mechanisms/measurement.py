@@ -14,6 +14,7 @@ from dp_sql.errors import InternalError, ParameterError, UnsupportedSQLError
 from dp_sql.mechanisms.calibrate_gaussian import LEAST_SIGMA, MOST_COORDINATES, sigma1
 from dp_sql.mechanisms.choice import require_drawable
 from dp_sql.mechanisms.chooser import Chooser
+from dp_sql.mechanisms.distinct import Counter
 from dp_sql.mechanisms.sampler import MAX_SCALE
 from dp_sql.mechanisms.threshold import gaussian_threshold, laplace_threshold, log_delta_per_group
 from dp_sql.plan.facts import Facts
@@ -27,6 +28,7 @@ from dp_sql.privacy.event import (
     KeySelectionEvent,
     LaplaceEvent,
     PureEvent,
+    pure_epsilon,
 )
 
 LEAST_SCALE = LEAST_SIGMA  # in lattice units: rounding it up costs at most a tenth of a percent
@@ -82,13 +84,15 @@ class Measurement:
     """The noise of a whole release, one entry a vector, and what it costs.
 
     selection: None where all keys are public. cost: of one set of keys among several, its part of
-    the cost of all: only the sum is a guarantee. choosers: how values are chosen from the histograms.
+    the cost of all: only the sum is a guarantee. choosers: how values are chosen from the histograms;
+    counters: how distinct values are counted.
     """
 
     noises: tuple[VectorNoise, ...]
     selection: Selection | None
     cost: Cost
     choosers: tuple[Chooser, ...] = ()
+    counters: tuple[Counter, ...] = ()
 
 
 Part = tuple[PlannedRelease, Facts]
@@ -137,35 +141,50 @@ def calibrate_sets(
     is 0; and UnsupportedSQLError
     where the noise would need a scale above 2^50.
     """
-    chosen = sum((h.share for plan, _ in parts for h in plan.histograms), Fraction(0)) / len(parts)
+    apart = sum((plan.share_apart for plan, _ in parts), Fraction(0)) / len(parts)
     counted = any(v.change.l1 > 0 for _, facts in parts for v in facts.vectors)
-    whole = epsilon if counted or not chosen else epsilon / chosen
-    choosers = [_choosers(plan, facts, whole / len(parts)) for plan, facts in parts]
-    task = _Task(tuple(parts), epsilon * (1 - chosen) if counted else epsilon, delta, min_units)
+    whole = epsilon if counted or not apart else epsilon / apart
+    others = [_apart(plan, facts, whole / len(parts)) for plan, facts in parts]
+    task = _Task(tuple(parts), epsilon * (1 - apart) if counted else epsilon, delta, min_units)
     measured = _calibrated(task, laplace=laplace_allowed, gaussian=gaussian_allowed)
     return tuple(
-        _with_choices(measurement, plan, some)
-        for measurement, (plan, _), some in zip(measured, parts, choosers, strict=True)
+        _with_others(measurement, plan, *some)
+        for measurement, (plan, _), some in zip(measured, parts, others, strict=True)
     )
 
 
-def _choosers(plan: PlannedRelease, facts: Facts, epsilon: Fraction) -> tuple[Chooser, ...]:
-    """Return how values are chosen from one part's histograms; epsilon: of a share of 1."""
-    choosers = []
+def _apart(
+    plan: PlannedRelease, facts: Facts, epsilon: Fraction
+) -> tuple[tuple[Chooser, ...], tuple[Counter, ...]]:
+    """Return how one part chooses values and counts distinct ones; epsilon: of a share of 1."""
+    choosers, counters = [], []
     for histogram, proved in zip(plan.histograms, facts.histograms, strict=True):
         choosers.append(Chooser(epsilon * histogram.share / histogram.runs, proved, facts.unit))
         require_drawable(histogram, choosers[-1])
-    return tuple(choosers)
+    for distinct, proved in zip(plan.distincts, facts.distincts, strict=True):
+        chooser = Chooser(epsilon * distinct.share, proved, facts.unit)
+        counters.append(Counter(distinct.caps, chooser))
+        counters[-1].require_drawable()
+    return tuple(choosers), tuple(counters)
 
 
-def _with_choices(
-    measurement: Measurement, plan: PlannedRelease, choosers: tuple[Chooser, ...]
+def _with_others(
+    measurement: Measurement,
+    plan: PlannedRelease,
+    choosers: tuple[Chooser, ...],
+    counters: tuple[Counter, ...],
 ) -> Measurement:
-    cost = measurement.cost
+    """Return the measurement with what is chosen and counted apart from the vectors."""
+    events: list[Event] = []
     for histogram, chooser in zip(plan.histograms, choosers, strict=True):
-        events = (PureEvent(chooser.epsilon),) * histogram.runs
-        cost += Cost(chooser.epsilon * histogram.runs, Fraction(0), events)
-    return replace(measurement, cost=cost, choosers=choosers)
+        events += [PureEvent(chooser.epsilon)] * histogram.runs
+    for counter in counters:
+        events += counter.events
+    if not events:
+        return measurement
+    epsilon = sum((pure_epsilon(event) or Fraction(0) for event in events), Fraction(0))
+    cost = measurement.cost + Cost(epsilon, Fraction(0), tuple(events))
+    return replace(measurement, cost=cost, choosers=choosers, counters=counters)
 
 
 def _calibrated(task: _Task, *, laplace: bool, gaussian: bool) -> tuple[Measurement, ...]:

@@ -25,6 +25,7 @@ from dp_sql.plan.relation import (
 from dp_sql.plan.release import (
     ChoiceReadout,
     CountReadout,
+    DistinctReadout,
     MeanReadout,
     PlannedRelease,
     SumReadout,
@@ -57,6 +58,10 @@ def read(plan: PlannedRelease, released: Released) -> list[Numbers]:
     """
     columns: list[Numbers] = []
     for aggregate, readout in zip(plan.release.aggregates, plan.readouts, strict=True):
+        if isinstance(readout, DistinctReadout):
+            counted = released.distinct[readout.distinct]
+            columns.append(nearest(counted.values, counted.lattice))
+            continue
         if isinstance(readout, ChoiceReadout):
             columns.append(_ranked(plan, released, readout, aggregate.type))
             continue

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from dp_sql.errors import InternalError
 from dp_sql.mechanisms.choice import choose
 from dp_sql.mechanisms.chooser import Counted
+from dp_sql.mechanisms.distinct import Counter, DistinctValues, count, with_noise
 from dp_sql.mechanisms.measurement import Measurement, NoiseKind, VectorNoise
 from dp_sql.mechanisms.sampler import Integers, Sampler
 from dp_sql.plan.expression import IntervalValue
-from dp_sql.plan.facts import ExactTable
+from dp_sql.plan.facts import ExactTable, PairTable
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.privacy.seal_open import open_sealed
 from dp_sql.privacy.sealed import Sealed
@@ -39,13 +40,14 @@ class Released:
     keys: one tuple a group, Python values, None for NULL. vectors: for each vector of the plan one
     array a component, one entry a group; empty for a vector that only selects keys beside public
     ones. measurement: the noise in them. chosen: for each histogram of the plan one array a rank,
-    the candidate of each group.
+    the candidate of each group. distinct: the noisy numbers of distinct values.
     """
 
     keys: list[Key]
     vectors: list[list[AnyIntegers]]
     measurement: Measurement
     chosen: list[list[Integers]] = field(default_factory=list)
+    distinct: list[DistinctValues] = field(default_factory=list)
 
     def kept(self, rows: NDArray[np.intp]) -> Released:
         """Return some of the groups, by their places."""
@@ -54,6 +56,7 @@ class Released:
             [[component[rows] for component in vector] for vector in self.vectors],
             self.measurement,
             [[values[rows] for values in ranks] for ranks in self.chosen],
+            [values.kept(rows) for values in self.distinct],
         )
 
 
@@ -65,13 +68,14 @@ def release(
     *,
     selection_table: Sealed[ExactTable] | None = None,
     histograms: Sequence[Sealed[ExactTable]] = (),
+    distincts: Sequence[Sealed[PairTable | ExactTable]] = (),
 ) -> Released:
     """Open the seal, add noise to every group, keep the groups whose keys may show.
 
     sealed: one row a group, the columns of the vectors in the plan's order. selection_table: where
     there are public keys beside private ones, one row a combination of private keys, and one column
     with its number of units, which `sealed` then doesn't hold; else None. histograms: one row a cell
-    that is held: its place and its weight.
+    that is held: its place and its weight. distincts: pairs of unit and value, or numbers of values.
 
     Claim:   the result is what `measurement` says that it is.
     Why:     a group gets noise whether it has rows or not and whether it will be shown or not: the
@@ -114,6 +118,23 @@ def release(
                 plan.histograms, histograms, measurement.choosers, strict=True
             )
         ],
+        [
+            _distinct(counter, open_sealed(table), keys, sampler)
+            for counter, table in zip(measurement.counters, distincts, strict=True)
+        ],
+    )
+
+
+def _distinct(
+    counter: Counter, table: PairTable | ExactTable, keys: list[Key], sampler: Sampler
+) -> DistinctValues:
+    """Return the noisy numbers of distinct values of the groups with these keys."""
+    numbers = {key: number for number, key in enumerate(keys)}
+    groups = np.array([numbers.get(key, -1) for key in table.keys], dtype=np.intp)
+    if isinstance(table, PairTable):
+        return count(counter, table, groups, len(keys), sampler)
+    return with_noise(
+        counter, 1, dict(zip(groups.tolist(), table.columns[0], strict=True)), len(keys), sampler
     )
 
 

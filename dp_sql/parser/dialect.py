@@ -240,6 +240,8 @@ class AnalystParser(DuckDBParser):
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:  # noqa: FBT001, FBT002
         """Read an argument; a contribution bound goes to its function's node instead."""
+        if self._arguments and self._curr.token_type == TokenType.DISTINCT:
+            return self._bounded_distinct() or super()._parse_lambda(alias=alias)
         if (
             not self._arguments
             or self._next.token_type != TokenType.FARROW
@@ -251,6 +253,23 @@ class AnalystParser(DuckDBParser):
         self._advance(2)
         self._arguments[-1].append(self._named(name))
         self.spans.add((first.start, self._prev.end + 1))
+        return None
+
+    def _bounded_distinct(self) -> exp.Expr | None:
+        """Read DISTINCT x where a contribution bound follows, and nothing otherwise."""
+        index = self._index
+        self._advance()
+        value = self._parse_disjunction()
+        after = self._tokens[self._index + 1 : self._index + 3]
+        if (
+            value is not None
+            and self._curr.token_type == TokenType.COMMA
+            and len(after) == 2
+            and after[0].text.lower() in BOUND_NAMES
+            and after[1].token_type == TokenType.FARROW
+        ):
+            return self.expression(exp.Distinct(expressions=[value]))
+        self._retreat(index)
         return None
 
     def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:  # noqa: FBT001, FBT002

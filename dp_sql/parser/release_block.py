@@ -198,6 +198,8 @@ class ReleaseBlock:
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return self._grouping(node)
         call = None if isinstance(node, exp.Window) else aggregates.read(node)
+        if call is not None and self._counts_values(call):
+            return self._released(self._distinct(call))
         if call is not None:
             chosen = asked(self._statement, call)
             return (
@@ -342,6 +344,54 @@ class ReleaseBlock:
         result: SqlType = sqltype.BIGINT if whole else sqltype.DOUBLE
         return self._added(call, kind, argument, result, bounds)
 
+    def _counts_values(self, call: aggregates.Call) -> bool:
+        """Return whether a call is COUNT(DISTINCT x), or its approximation, of no owner's column."""
+        approximate = call.name in ("APPROX_DISTINCT", "APPROX_COUNT_DISTINCT")
+        if call.argument is None or not (approximate or (call.name == "COUNT" and call.distinct)):
+            return False
+        if approximate or isinstance(call.argument, exp.Tuple):
+            return True
+        argument = self._binder.bind(call.argument)
+        return not (isinstance(argument, Ref) and argument.column.number in self._owners)
+
+    def _distinct(self, call: aggregates.Call) -> str:
+        """Return the released column of COUNT(DISTINCT x) or COUNT(DISTINCT (x, y))."""
+        node = call.argument
+        if node is None or call.extra or aggregates.has_aggregate(node):
+            raise self._refuse_aggregate(call)
+        several = isinstance(node, exp.Tuple)
+        values = [self._binder.bind(n) for n in (node.expressions if several else [node])]
+        if any(v.type.kind in (Kind.INTERVAL, Kind.NULL) for v in values):
+            raise self._statement.unsupported("values of this type aren't counted.", node)
+        if self._padded and not (len(values) == 1 and null_on(values[0], self._padded)):
+            raise self._statement.not_private(
+                f"this {call.name} would count rows of the public table that match nobody.",
+                call.node,
+                hint="an inner join",
+            )
+        argument, bounds = contribution.bounded(
+            self._statement, call, AggregateKind.COUNT, values[0], self._binder
+        )
+        if argument is not None:
+            values[0] = argument
+        if call.condition is not None:
+            if several:
+                raise self._statement.unsupported(
+                    f"FILTER isn't answered with {call.name} of several columns.",
+                    call.node,
+                    hint="COUNT(DISTINCT CASE WHEN … THEN x END), or WHERE",
+                )
+            condition = self._binder.bind_condition(call.condition)
+            values[0] = functions.case(((condition, values[0]),), Literal(None, sqltype.NULL))
+        return self._added(
+            call,
+            AggregateKind.COUNT_DISTINCT,
+            None if several else values[0],
+            sqltype.BIGINT,
+            bounds,
+            values=tuple(values),
+        )
+
     def _chosen(self, call: aggregates.Call, asked: Asked) -> exp.Expr:
         """Return the released column of a value that is chosen, or the list of several."""
         if aggregates.has_aggregate(asked.argument):
@@ -388,21 +438,32 @@ class ReleaseBlock:
         type_: SqlType,
         bounds: tuple[Fraction, Fraction] | None = None,
         choice: Choice | None = None,
+        values: tuple[Expression, ...] = (),
     ) -> str:
         """Return the released column of an aggregate, that of an equal one where there is one."""
         for known in self._aggregates:
-            if (known.kind, known.argument, known.type, known.bounds, known.choice) == (
+            if (
+                known.kind,
+                known.argument,
+                known.type,
+                known.bounds,
+                known.choice,
+                known.values,
+            ) == (
                 kind,
                 argument,
                 type_,
                 bounds,
                 choice,
+                values,
             ):
                 return known.name
         name = f"a{len(self._aggregates)}"
         found = position_of(self._statement.text, call.node)
         place = None if found is None else (self._statement.text, found)
-        self._aggregates.append(Aggregate(name, kind, argument, type_, place, bounds, choice))
+        self._aggregates.append(
+            Aggregate(name, kind, argument, type_, place, bounds, choice, values)
+        )
         return name
 
     def _counted(self) -> str:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dp_sql.dataclass import dataclass
 from dp_sql.privacy.contribution import Change, ContributionSet
 from dp_sql.privacy.unit import PrivacyUnit
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,10 @@ class HistogramFacts:
     cells: int | None
     rule: str
 
+    def times(self, factor: int) -> HistogramFacts:
+        """Return what a unit does if each of its weights counts `factor` times."""
+        return HistogramFacts(self.weight * factor, self.groups, self.cells, self.rule)
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -35,7 +45,8 @@ class Facts:
 
     unit: what is protected. groups: how many groups one unit touches at most (L0). cells: how many
     groups can be released, None where unknown. vectors: aligned with the planned release's.
-    owner: the owner of a row in words, for EXPLAIN. histograms: aligned with the planned release's.
+    owner: the owner of a row in words, for EXPLAIN. histograms, distincts: aligned with
+    the planned release's.
     """
 
     unit: PrivacyUnit
@@ -45,6 +56,7 @@ class Facts:
     owner: str
     rows: str  # rows per unit, in words
     histograms: tuple[HistogramFacts, ...] = ()
+    distincts: tuple[HistogramFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +65,17 @@ class ExactTable:
 
     keys: list[tuple[object, ...]]
     columns: list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class PairTable:
+    """Which unit has which value in which group: 16 bytes a pair.
+
+    keys: one tuple a group. ends: where each group's pairs end. units, values: keyed 64-bit hashes,
+    sorted by group, unit and value, each pair once.
+    """
+
+    keys: list[tuple[object, ...]]
+    ends: list[int]
+    units: NDArray[np.uint64]
+    values: NDArray[np.uint64]

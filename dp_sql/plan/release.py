@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import Position
+from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.histogram import Choice, Histogram
 from dp_sql.plan.relation import Measure, Relation
@@ -26,6 +27,7 @@ class AggregateKind(StrEnum):
     COUNT_STAR = "COUNT(*)"
     COUNT = "COUNT"
     COUNT_OWNERS = "COUNT(DISTINCT owner)"
+    COUNT_DISTINCT = "COUNT(DISTINCT)"
     SUM = "SUM"
     AVG = "AVG"
     VAR_POP = "VAR_POP"
@@ -97,7 +99,8 @@ class Aggregate:
     or average. None where the schema's limits alone hold. Only at user level.
     type: BIGINT for counts and for sums of integers; of a value that is chosen, BIGINT for
     integers, DATE or TIMESTAMP for those, of a public list its own; DOUBLE for all others.
-    choice: of an aggregate that chooses a value, which one.
+    choice: of an aggregate that chooses a value, which one. values: of COUNT(DISTINCT), what is
+    counted: of several expressions each combination, NULLs too.
     place: the statement and where the aggregate stands in it, for messages.
     """
 
@@ -108,6 +111,7 @@ class Aggregate:
     place: tuple[str, Position] | None = field(default=None, compare=False)
     bounds: tuple[Fraction, Fraction] | None = None
     choice: Choice | None = None
+    values: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +253,16 @@ class ChoiceReadout:
 
 
 VectorReadout = CountReadout | SumReadout | MeanReadout | VarianceReadout
-Readout = VectorReadout | ChoiceReadout
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctReadout:
+    """A number of distinct values. distinct: its place in the planned release."""
+
+    distinct: int
+
+
+Readout = VectorReadout | ChoiceReadout | DistinctReadout
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +275,8 @@ class PlannedRelease:
     selection_relation: where there are public keys beside the private ones, the relation over the
         private keys alone that the selection's vector is summed over; else None.
     readouts: aligned with the release's aggregates.
-    shares: of the release's epsilon, one a vector; with those of the histograms they add up to 1.
+    shares: of the release's epsilon, one a vector; with those of histograms and distincts they
+        add up to 1.
     """
 
     release: Release
@@ -276,6 +290,13 @@ class PlannedRelease:
     selection_relation: Relation | None
     shares: tuple[Fraction, ...]
     histograms: tuple[Histogram, ...] = ()
+    distincts: tuple[Distinct, ...] = ()
+
+    @property
+    def share_apart(self) -> Fraction:
+        """The part of the release's epsilon that histograms and distincts have."""
+        shares = [*(h.share for h in self.histograms), *(d.share for d in self.distincts)]
+        return sum(shares, Fraction(0))
 
     @property
     def cells(self) -> int | None:

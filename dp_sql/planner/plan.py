@@ -10,6 +10,7 @@ from math import prod
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
+from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.domains import domain_of
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.histogram import Histogram
@@ -29,7 +30,16 @@ from dp_sql.plan.relation import (
     SumPerUnit,
     width,
 )
-from dp_sql.plan.release import UNSAID, Key, PlannedRelease, Release, Vector
+from dp_sql.plan.release import (
+    UNSAID,
+    Aggregate,
+    DistinctReadout,
+    Key,
+    PlannedRelease,
+    Release,
+    Vector,
+)
+from dp_sql.planner.distincts import caps_of, counts_values
 from dp_sql.planner.histograms import Known, choice_readouts, plan_histograms
 from dp_sql.planner.keys import KeyPlan, key_column, plan_keys
 from dp_sql.planner.lineage import column_domains, never_null
@@ -127,7 +137,7 @@ def plan_release(
     rows = limits.max_rows_per_group if user else 1
     presence: Measure = PresenceMeasure(None) if user else CountMeasure(None)
     wanted = plan_measures(
-        tuple(a for a in release.aggregates if a.choice is None),
+        tuple(a for a in release.aggregates if a.choice is None and not counts_values(a)),
         lambda e: domain_of(e, domains),
         Noise(
             rows,
@@ -199,9 +209,15 @@ def plan_release(
         )
         for wish in histograms
     )
+    counted = {
+        a.name: _distinct(release, a, keys, columns, catalog, limits, unit_rows, numbers)
+        for a in release.aggregates
+        if counts_values(a)
+    }
+    places = {name: DistinctReadout(place) for place, name in enumerate(counted)}
     readouts = iter(wanted.readouts)
     ranked = choice_readouts(release.aggregates, histograms)
-    count = len(vectors) + sum(wish.runs for wish in histograms)
+    count = len(vectors) + sum(wish.runs for wish in histograms) + len(counted)
     return PlannedRelease(
         release,
         relation,
@@ -209,12 +225,43 @@ def plan_release(
         keys.public,
         keys.private,
         vectors,
-        tuple(ranked.get(a.name) or next(readouts) for a in release.aggregates),
+        tuple(
+            ranked.get(a.name) or places.get(a.name) or next(readouts) for a in release.aggregates
+        ),
         selection,
         chosen,
         tuple(Fraction(1, count) for _ in vectors),
         tuple(replace(histogram, share=histogram.share / count) for histogram in planned),
+        tuple(replace(distinct, share=Fraction(1, count)) for distinct in counted.values()),
     )
+
+
+def _distinct(
+    release: Release,
+    aggregate: Aggregate,
+    keys: KeyPlan,
+    columns: tuple[Column, ...],
+    catalog: Catalog,
+    limits: Limits,
+    unit_rows: int | None,
+    numbers: Iterator[int],
+) -> Distinct:
+    """Return the count of an aggregate's distinct values."""
+    values = tuple(
+        Column(next(numbers), f"d{i}", value.type) for i, value in enumerate(aggregate.values)
+    )
+    named = (Column(next(numbers), "v", sqltype.BIGINT),)
+    expressions = (*(k.expression for k in release.keys), *aggregate.values)
+    relation: Relation = MeasureRows(
+        release.source, (*columns, *values), expressions, (CountMeasure(None),), (named,)
+    )
+    for space in keys.public:
+        relation = KeepKeys(relation, tuple(columns[i] for i in space.positions), space.values)
+    caps: tuple[int, ...] = ()
+    if catalog.unit.level is Level.USER:
+        relation = _few_groups(relation, keys, columns, limits, unit_rows)
+        caps = caps_of(aggregate, limits.max_rows_per_group)
+    return Distinct(relation, values, caps, secrets.randbits(63), Fraction(0))
 
 
 def _public_values(

@@ -26,7 +26,7 @@ from dp_sql.plan.rows import Project, Scan
 from dp_sql.privacy.contribution import Box, Change, ContributionSet, Simplex
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.sensitivity.delta import change, nudged, unchanged
-from dp_sql.sensitivity.histogram import derive_histogram
+from dp_sql.sensitivity.histogram import derive_distinct, derive_histogram
 from dp_sql.sensitivity.locality import require_local
 from dp_sql.sensitivity.motion import Motion, motions_of
 from dp_sql.sensitivity.multiplicity import require_bounded, rows_per_unit
@@ -86,6 +86,7 @@ def derive(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) -> Fact
         "the row itself" if owner is None else owner.name,
         "1" if unit.level is Level.EVENT else _rows_in_words(plan.relation),
         tuple(derive_histogram(h, cells, unit, public) for h in plan.histograms),
+        tuple(derive_distinct(d, cells, unit, public) for d in plan.distincts),
     )
 
 

@@ -1,12 +1,13 @@
-"""What one unit can add to a histogram, derived from the finished plan."""
+"""What one unit can add to a histogram or a count of distinct values, derived from the finished plan."""
 
 from __future__ import annotations
 
 from dp_sql.errors import InternalError
+from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.facts import HistogramFacts
 from dp_sql.plan.histogram import Histogram
 from dp_sql.plan.public import PublicFacts
-from dp_sql.plan.relation import BoundGroups, KeepKeys, MeasureRows, SpreadRows
+from dp_sql.plan.relation import BoundGroups, KeepKeys, MeasureRows, Relation, SpreadRows
 from dp_sql.privacy.unit import Level, PrivacyUnit
 from dp_sql.sensitivity.locality import require_local
 from dp_sql.sensitivity.multiplicity import require_bounded, rows_per_unit
@@ -37,28 +38,77 @@ def derive_histogram(
         most, relation = relation.max_groups, relation.source
     if isinstance(relation, SpreadRows):
         spread, relation = relation, relation.source
-    while isinstance(relation, KeepKeys):
-        relation = relation.source
-    if not isinstance(relation, MeasureRows) or relation.measures != (histogram.measure,):
+    measured, rows = _measured(relation, unit, public)
+    if measured.measures != (histogram.measure,) or histogram.measure.rows is not None:
         raise InternalError("a histogram counts the rows of one measure")
-    if histogram.measure.rows is not None or not is_protected(relation.source):
-        raise InternalError("a histogram of other rows than private ones")
-    require_local(relation.source, unit.level)
-    rows = rows_per_unit(relation.source, unit.level, public)
     if unit.level is Level.EVENT:
         if spread is not None or most is not None or histogram.unit != 1:
             raise InternalError("rows have no owner to be bounded by")
         weight = require_bounded(rows)
     elif spread is None or spread.max_rows < 1 or histogram.unit != 1 << spread.low_bits:
         raise InternalError("a unit's values are bounded in each group")
-    elif not owners_of(relation.source):
-        raise InternalError("private rows without an owner")
     else:
         weight = spread.max_rows << spread.low_bits
-    known = [n for n in (most, rows, cells) if n is not None]
-    if relation.keys and not known:
-        raise InternalError("nothing bounds the groups of a unit")
-    groups = max(1, min(known)) if relation.keys else 1
+    groups = _groups(most, rows, cells, keyed=bool(measured.keys))
     many = f" in each of {groups} groups" if groups > 1 else ""
     rule = f"values that weigh at most {weight // histogram.unit} rows{many}"
     return HistogramFacts(weight, groups, cells, rule)
+
+
+def derive_distinct(
+    distinct: Distinct, cells: int | None, unit: PrivacyUnit, public: PublicFacts
+) -> HistogramFacts:
+    """Return what the finished plan proves of a count of distinct values, or raise.
+
+    Claim:   a unit that comes or goes changes a group's count by `weight` at most at event level, and
+             by the cap at user level, times a weight of 1; and it changes `groups` groups at most.
+    Why:     one row has one value, and a count of distinct values changes by one at most for each value
+             that comes or goes. Of a unit `mechanisms.distinct.matched` proves it. BoundGroups keeps
+             so many groups, chosen by the unit and the group alone.
+    Assumes: the lowered SQL orders units and values by themselves, as `executor.lower_distinct` says.
+    Source:  [KnopSteinke2023]
+
+    Raises NotPrivateError where nothing bounds a unit, InternalError where the plan breaks a rule
+    that the planner promises.
+    """
+    relation, most = distinct.relation, None
+    if isinstance(relation, BoundGroups):
+        most, relation = relation.max_groups, relation.source
+    measured, rows = _measured(relation, unit, public)
+    keys = measured.keys[: len(measured.keys) - len(distinct.values)]
+    if (*keys, *distinct.values) != measured.keys or not distinct.values:
+        raise InternalError("the values that are counted follow the keys")
+    if unit.level is Level.EVENT:
+        if most is not None or distinct.caps:
+            raise InternalError("rows have no owner to be bounded by")
+        weight = require_bounded(rows)
+    elif not distinct.caps or min(distinct.caps) < 1:
+        raise InternalError("a unit vouches for a bounded number of values")
+    else:
+        weight = 1
+    groups = _groups(most, rows, cells, keyed=bool(keys))
+    caps = " or ".join(map(str, distinct.caps)) or str(weight)
+    many = f" in each of {groups} groups" if groups > 1 else ""
+    return HistogramFacts(weight, groups, cells, f"vouches for at most {caps} values{many}")
+
+
+def _measured(
+    relation: Relation, unit: PrivacyUnit, public: PublicFacts
+) -> tuple[MeasureRows, int | None]:
+    """Return the measured rows below kept keys, and how many of them a unit has at most."""
+    while isinstance(relation, KeepKeys):
+        relation = relation.source
+    if not isinstance(relation, MeasureRows) or not is_protected(relation.source):
+        raise InternalError("a histogram of other rows than private ones")
+    require_local(relation.source, unit.level)
+    if unit.level is Level.USER and not owners_of(relation.source):
+        raise InternalError("private rows without an owner")
+    return relation, rows_per_unit(relation.source, unit.level, public)
+
+
+def _groups(most: int | None, rows: int | None, cells: int | None, *, keyed: bool) -> int:
+    """Return how many groups a unit touches at most."""
+    known = [n for n in (most, rows, cells) if n is not None]
+    if keyed and not known:
+        raise InternalError("nothing bounds the groups of a unit")
+    return max(1, min(known)) if keyed else 1
