@@ -39,7 +39,8 @@ def distinct_sql(distinct: Distinct) -> str:
     few = ""
     if bound is not None:
         order = group_order(bound, len(keys))
-        pairs = f"SELECT *, dense_rank() OVER (PARTITION BY u ORDER BY {order}) AS rank_ FROM ({pairs}) AS all_"
+        rank = f"dense_rank() OVER (PARTITION BY u ORDER BY {order}) AS rank_"
+        pairs = f"SELECT *, {rank} FROM ({pairs}) AS all_"
         few = f" WHERE rank_ <= {bound.max_groups}"
     secret = f"CAST({distinct.hash_key} AS HUGEINT)"
     found = [f"hash(u, {secret}) AS unit_", f"hash({', '.join(values)}, {secret}) AS value_"]
