@@ -36,6 +36,7 @@ _CLOSED = (
 )
 _FEW = 500  # rows of a released table that go as parameters; more are scanned as arrays
 _MOST_BOUND = 1000  # residuals whose columns are kept
+_MOST_READ = 100  # texts whose trees are kept
 _DESCRIBE = "DESCRIBE "
 _CLAMP = "CREATE MACRO clamp(x, lo, hi) AS CASE WHEN x < lo THEN lo WHEN x > hi THEN hi ELSE x END"
 
@@ -79,6 +80,7 @@ class PostProcessor:
         self._lock = threading.RLock()
         self._shapes: dict[str, _Shape] = {}  # the released tables that there are
         self._bound: dict[tuple[str, tuple[tuple[str, _Shape], ...]], _Columns] = {}
+        self._parsed: dict[str, Sequence[Any]] = {}
         self._connection: Any = duckdb.connect(":memory:")
         run = self._connection.execute
         for setting in _SETTINGS:
@@ -123,8 +125,7 @@ class PostProcessor:
             if not residual.named:
                 with contextlib.suppress(duckdb.Error):  # GoogleSQL's forms aren't DuckDB's
                     if self._is_one_query(residual.plain):
-                        described = self._connection.execute(_DESCRIBE + residual.plain)
-                        original = tuple(str(row[0]) for row in described.fetchall())
+                        original, _ = self._bind(residual.plain)
                         if len(original) == len(names):
                             names = original
             return names, types
@@ -146,16 +147,32 @@ class PostProcessor:
         try:
             if not self._is_one_query(residual.sql):
                 raise QueryError("the part above the aggregates is no single query.")
-            bound = self._connection.execute(_DESCRIBE + residual.sql).fetchall()
+            found = self._bind(residual.sql)
         except duckdb.Error as error:
             raise self._cant_bind(residual, read_complaint(error)) from None
         if residual.row_items:
-            bound = bound[:-1]
-        found = tuple(str(row[0]) for row in bound), tuple(str(row[1]) for row in bound)
+            found = found[0][:-1], found[1][:-1]
         if len(self._bound) >= _MOST_BOUND:
             self._bound.clear()
         self._bound[known] = found
         return found
+
+    def _bind(self, sql: str) -> _Columns:
+        """Return names and types of a query, which is bound and not run. Raises duckdb.Error."""
+        try:
+            relation = self._connection.sql(*self._read(sql))
+        except duckdb.Error:  # its errors tell no place; those of DESCRIBE do
+            found = self._connection.execute(_DESCRIBE + sql).fetchall()
+            return tuple(str(row[0]) for row in found), tuple(str(row[1]) for row in found)
+        return tuple(map(str, relation.columns)), tuple(map(str, relation.types))
+
+    def _read(self, sql: str) -> Sequence[Any]:
+        """Return the statements that DuckDB reads in a text. Raises duckdb.Error."""
+        if sql not in self._parsed:
+            if len(self._parsed) >= _MOST_READ:
+                self._parsed.clear()
+            self._parsed[sql] = self._connection.extract_statements(sql)
+        return self._parsed[sql]
 
     def columns(
         self,
@@ -212,7 +229,7 @@ class PostProcessor:
         The parser read it already; where both readers differ, what comes after a semicolon would run.
         Raises duckdb.Error for text that DuckDB can't read.
         """
-        found = self._connection.extract_statements(sql)
+        found = self._read(sql)
         return len(found) == 1 and found[0].type == duckdb.StatementType.SELECT
 
     def run(
@@ -224,7 +241,8 @@ class PostProcessor:
         """Return the answer over released tables. Raises EngineError where DuckDB fails."""
         with self._failures(), self._released(tables):
             self._load(residual.public_tables)
-            cursor = self._connection.execute(residual.sql)
+            (statement,) = self._read(residual.sql)
+            cursor = self._connection.execute(statement)
             types = tuple(str(d[1]) for d in cursor.description)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
         if not residual.row_items:
@@ -297,7 +315,8 @@ class PostProcessor:
                 f"CAST(unnest(CAST(? AS {_list_type(v)})) AS {c.type}) AS {_quoted(c.name)}"
                 for c, v in zip(columns, values, strict=True)
             )
-            self._connection.execute(f"{target} {items}", [v.tolist() for v in values])
+            (made,) = self._read(f"{target} {items}")
+            self._connection.execute(made, [v.tolist() for v in values])
         else:
             items = ", ".join(
                 f"CAST(s{i} AS {c.type}) AS {_quoted(c.name)}" for i, c in enumerate(columns)

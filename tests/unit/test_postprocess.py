@@ -73,6 +73,27 @@ def test_a_statement_sees_its_own_released_rows_alone(post: PostProcessor) -> No
         assert total == pytest.approx(sum(range(size)) / 7) if size else total is None
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        'SELECT * FROM released."r0"',
+        "SELECT NULL AS n, [NULL], 'x', 1.5, {'a': [1], 'b c': ''}, MAP {1: 'x'}, INTERVAL 1 DAY, 1e3",
+        'SELECT k0, a0 AS k0, a0 AS K0, sum(k0), -a0, a0::DECIMAL(9, 2) FROM released."r0" GROUP BY ALL',
+        'WITH t AS (SELECT k0 AS "K" FROM released."r0") (SELECT k FROM t UNION ALL SELECT 1.5) LIMIT 3',
+        "SELECT CAST('x' AS INT), random(), (SELECT max(k0) FROM released.\"r0\")",
+    ],
+)
+def test_columns_are_those_that_describe_tells(post: PostProcessor, sql: str) -> None:
+    shape = [("k0", BIGINT), ("a0", DOUBLE), ("s", VARCHAR), ("d", DATE)]
+    with duckdb.connect() as plain:
+        plain.execute("CREATE SCHEMA released")
+        columns = ", ".join(f"{name} {kind}" for name, kind in shape)
+        plain.execute(f"CREATE TABLE released.r0 ({columns})")
+        found = plain.execute(f"DESCRIBE {sql}").fetchall()
+    wanted = tuple(row[0] for row in found), tuple(row[1] for row in found)
+    assert post.describe(residual(sql), {"r0": shape}) == wanted
+
+
 def test_columns_are_those_of_the_tables_that_the_statement_releases(post: PostProcessor) -> None:
     item = residual('SELECT k0 AS k FROM released."r0"')
     for kind in (BIGINT, VARCHAR, DATE, BIGINT):
