@@ -121,7 +121,13 @@ class PostProcessor:
         protected values.
         """
         with self._lock:
-            names, types = self._columns(residual, {n: tuple(c) for n, c in tables.items()})
+            if residual.shown:
+                (columns,) = tables.values()
+                kinds = {name: str(kind) for name, kind in columns}
+                names = tuple(name for _, name in residual.shown)
+                types = tuple(kinds[column] for column, _ in residual.shown)
+            else:
+                names, types = self._columns(residual, {n: tuple(c) for n, c in tables.items()})
             if not residual.named:
                 with contextlib.suppress(duckdb.Error):  # GoogleSQL's forms aren't DuckDB's
                     if self._is_one_query(residual.plain):
@@ -239,6 +245,9 @@ class PostProcessor:
         names: tuple[str, ...],
     ) -> Answer:
         """Return the answer over released tables. Raises EngineError where DuckDB fails."""
+        numbers = _numbers(residual, tables)
+        if numbers is not None:
+            return Answer(names, *numbers)
         with self._failures(), self._released(tables):
             self._load(residual.public_tables)
             (statement,) = self._read(residual.sql)
@@ -356,6 +365,24 @@ class PostProcessor:
         """Close the connection."""
         with self._lock:
             self._connection.close()
+
+
+def _numbers(
+    residual: Residual, tables: Mapping[str, Sequence[ReleasedColumn]]
+) -> tuple[tuple[str, ...], list[tuple[Any, ...]], tuple[int, ...]] | None:
+    """Return types, rows and groups where the answer is released numbers as they are, else None."""
+    if not residual.shown or residual.ordered:
+        return None
+    (columns,) = tables.values()
+    numbers = {
+        c.name: (str(c.type), c.values.tolist())
+        for c in columns
+        if isinstance(c.values, np.ndarray)
+    }
+    if any(column not in numbers for column, _ in residual.shown):
+        return None
+    types, values = zip(*(numbers[column] for column, _ in residual.shown), strict=True)
+    return types, list(zip(*values, strict=True)), tuple(numbers[GROUP_NUMBER][1])
 
 
 def _texts(values: Sequence[object]) -> NDArray[Any]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -10,10 +11,11 @@ import pytest
 import dp_sql
 from dp_sql.demo import SCHEMA
 from dp_sql.errors import QueryError
+from dp_sql.parser.statement import parse
 from dp_sql.plan.release import Residual
 from dp_sql.postprocess import PostProcessor, ReleasedColumn, number_column
 from dp_sql.schema.loader import load
-from dp_sql.schema.sqltype import BIGINT, DATE, DOUBLE, VARCHAR, SqlType
+from dp_sql.schema.sqltype import BIGINT, DATE, DOUBLE, VARCHAR, Kind, SqlType
 
 EMPTY = "CREATE TABLE purchases (customer_id BIGINT, day DATE, cds BIGINT, dollars DOUBLE)"
 
@@ -126,3 +128,63 @@ def test_columns_have_the_names_that_duckdb_gives_them(sql: str, tmp_path: Path)
         wanted = [row[0] for row in plain.execute(f"DESCRIBE {sql}").fetchall()]
     with dp_sql.connect(SCHEMA, ledger=tmp_path / "x.ledger") as con:
         assert con.sql(sql, epsilon=1, delta=1e-9).columns == wanted
+
+
+KINDS = [SqlType(k) for k in Kind if k not in (Kind.NULL, Kind.DECIMAL)] + [
+    SqlType(Kind.DECIMAL, 9, 2),
+    SqlType(Kind.DECIMAL, 38, 0),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_shown_columns_have_the_types_that_duckdb_tells(post: PostProcessor, kind: SqlType) -> None:
+    asked = residual('SELECT "r0"."k0" AS "x y", "r0"."a0" AS "ü" FROM "released"."r0"')
+    shown = replace(asked, shown=(("k0", "x y"), ("a0", "ü")))
+    shape = {"r0": [("k0", kind), ("a0", DOUBLE)]}
+    assert post.describe(shown, shape) == post.describe(asked, shape)
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 600])
+def test_shown_numbers_are_those_that_duckdb_would_answer(post: PostProcessor, size: int) -> None:
+    asked = replace(
+        residual('SELECT a1 AS x, a0 AS y, a1 AS x, group_number FROM released."r0"'),
+        row_items=('"r0"."a1"', '"r0"."a0"', '"r0"."a1"'),
+    )
+    shown = replace(asked, shown=(("a1", "x"), ("a0", "y"), ("a1", "x")))
+    floats = np.resize(np.array([0.1, -0.0, np.inf, 5e-324]), size)
+    counts = np.arange(size, dtype=np.int64) + np.iinfo(np.int64).min
+    columns = [
+        ReleasedColumn("a0", BIGINT, counts),
+        ReleasedColumn("a1", DOUBLE, floats),
+        number_column(size),
+    ]
+    names = ("x", "y", "x")
+    found = [post.run(r, {"r0": columns}, names) for r in (shown, asked)]
+    assert repr(found[0]) == repr(found[1])
+
+
+@pytest.mark.parametrize(
+    ("sql", "wanted"),
+    [
+        ("SELECT COUNT(*) AS n FROM purchases", ((("a0", "n"),), False)),
+        (
+            "SELECT cds AS c, COUNT(*) AS n FROM purchases GROUP BY 1",
+            ((("k0", "c"), ("a0", "n")), False),
+        ),
+        (
+            "SELECT cds AS c FROM purchases GROUP BY c ORDER BY COUNT(*) DESC",
+            ((("k0", "c"),), True),
+        ),
+        ("SELECT COUNT(*) + 1 AS n FROM purchases", ((), False)),
+        ("SELECT COUNT(*) AS n FROM purchases HAVING n > 3", ((), False)),
+        ("SELECT COUNT(*) AS n FROM purchases LIMIT 1", ((), False)),
+        ("SELECT cds AS c FROM purchases GROUP BY c ORDER BY c + 1", ((), True)),
+        ("SELECT COUNT(*) AS n, SUM(COUNT(*)) OVER () AS s FROM purchases", ((), False)),
+        ("SELECT n FROM (SELECT COUNT(*) AS n FROM purchases) AS t", ((), False)),
+    ],
+)
+def test_an_answer_that_only_shows_released_columns_is_known(
+    sql: str, wanted: tuple[tuple[tuple[str, str], ...], bool]
+) -> None:
+    found = parse(sql, load(SCHEMA)).residual
+    assert (found.shown, found.ordered) == wanted
