@@ -64,6 +64,14 @@ class Answer:
     groups: tuple[int, ...]
 
 
+def new_database() -> Any:
+    """Return a connection to a database that is still empty and open, for a `PostProcessor`."""
+    connection = duckdb.connect(":memory:")
+    for statement in (*_SETTINGS, "CREATE SCHEMA released", 'CREATE SCHEMA "public"', _CLAMP):
+        connection.execute(statement)
+    return connection
+
+
 class PostProcessor:
     """One kept connection for everything above the release boundary. Safe to share between threads."""
 
@@ -72,8 +80,12 @@ class PostProcessor:
         catalog: Catalog,
         public_file: Callable[[str], str | None],
         public_columns: Callable[[str], Mapping[str, NDArray[Any]]],
+        database: Any,
     ) -> None:
-        """Open the connection. The callables give a public table's file, or its columns."""
+        """Make a new database this one's. The callables give a public table's file, or its columns.
+
+        database: from `new_database`.
+        """
         self._catalog = catalog
         self._public_columns = public_columns
         self._loaded: set[str] = set()
@@ -81,13 +93,8 @@ class PostProcessor:
         self._shapes: dict[str, _Shape] = {}  # the released tables that there are
         self._bound: dict[tuple[str, tuple[tuple[str, _Shape], ...]], _Columns] = {}
         self._parsed: dict[str, Sequence[Any]] = {}
-        self._connection: Any = duckdb.connect(":memory:")
-        run = self._connection.execute
-        for setting in _SETTINGS:
-            run(setting)
-        run("CREATE SCHEMA released")
-        run('CREATE SCHEMA "public"')
-        run(_CLAMP)
+        self._connection = database
+        run = database.execute
         files = {
             name: file
             for name, spec in catalog.tables.items()

@@ -13,7 +13,7 @@ from dp_sql.demo import SCHEMA
 from dp_sql.errors import QueryError
 from dp_sql.parser.statement import parse
 from dp_sql.plan.release import Residual
-from dp_sql.postprocess import PostProcessor, ReleasedColumn, number_column
+from dp_sql.postprocess import PostProcessor, ReleasedColumn, new_database, number_column
 from dp_sql.schema.loader import load
 from dp_sql.schema.sqltype import BIGINT, DATE, DOUBLE, VARCHAR, Kind, SqlType
 
@@ -22,7 +22,7 @@ EMPTY = "CREATE TABLE purchases (customer_id BIGINT, day DATE, cds BIGINT, dolla
 
 @pytest.fixture
 def post() -> Iterator[PostProcessor]:
-    made = PostProcessor(load(SCHEMA), lambda _: None, lambda _: {})
+    made = PostProcessor(load(SCHEMA), lambda _: None, lambda _: {}, new_database())
     yield made
     made.close()
 
