@@ -255,16 +255,37 @@ class PostProcessor:
         numbers = _numbers(residual, tables)
         if numbers is not None:
             return Answer(names, *numbers)
-        with self._failures(), self._released(tables):
-            self._load(residual.public_tables)
-            (statement,) = self._read(residual.sql)
-            cursor = self._connection.execute(statement)
-            types = tuple(str(d[1]) for d in cursor.description)
-            rows: list[tuple[Any, ...]] = cursor.fetchall()
+        with self._failures():
+            types, rows = self._answer(residual, tables)
         if not residual.row_items:
             return Answer(names, types, rows, ())
         groups = tuple(int(row[-1]) for row in rows)
         return Answer(names, types[:-1], [row[:-1] for row in rows], groups)
+
+    def _answer(
+        self, residual: Residual, tables: Mapping[str, Sequence[ReleasedColumn]]
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Return types and rows of a residual. Few rows of one table are sent with their order."""
+        if residual.shown:
+            ((name, columns),) = tables.items()
+            if len(columns[0].values) <= _FEW:
+                shown = [column for column, _ in residual.shown]
+                items = ", ".join(_quoted(column) for column in (*shown, GROUP_NUMBER))
+                select, parameters = _sent(columns)
+                text = f"SELECT {items} FROM ({select}) AS {_quoted(name)}{residual.order}"
+                with self._lock:
+                    return self._fetched(text, parameters)
+        with self._released(tables):
+            self._load(residual.public_tables)
+            return self._fetched(residual.sql)
+
+    def _fetched(
+        self, sql: str, parameters: Sequence[object] = ()
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Return types and rows of a query."""
+        (statement,) = self._read(sql)
+        cursor = self._connection.execute(statement, parameters)
+        return tuple(str(d[1]) for d in cursor.description), cursor.fetchall()
 
     def spread(
         self,
@@ -322,24 +343,20 @@ class PostProcessor:
             ) from None
 
     def _create(self, name: str, columns: Sequence[ReleasedColumn]) -> None:
-        target = f"CREATE OR REPLACE TABLE released.{_quoted(name)} AS SELECT"
-        values = [
-            c.values if isinstance(c.values, np.ndarray) else _texts(c.values) for c in columns
-        ]
-        if len(values[0]) <= _FEW:
-            items = ", ".join(
-                f"CAST(unnest(CAST(? AS {_list_type(v)})) AS {c.type}) AS {_quoted(c.name)}"
-                for c, v in zip(columns, values, strict=True)
-            )
-            (made,) = self._read(f"{target} {items}")
-            self._connection.execute(made, [v.tolist() for v in values])
+        target = f"CREATE OR REPLACE TABLE released.{_quoted(name)}"
+        if len(columns[0].values) <= _FEW:
+            select, parameters = _sent(columns)
+            (made,) = self._read(f"{target} AS {select}")
+            self._connection.execute(made, parameters)
         else:
             items = ", ".join(
                 f"CAST(s{i} AS {c.type}) AS {_quoted(c.name)}" for i, c in enumerate(columns)
             )
-            self._connection.register("staged_", {f"s{i}": v for i, v in enumerate(values)})
+            self._connection.register(
+                "staged_", {f"s{i}": _array(c) for i, c in enumerate(columns)}
+            )
             try:
-                self._connection.execute(f"{target} {items} FROM staged_")
+                self._connection.execute(f"{target} AS SELECT {items} FROM staged_")
             finally:
                 self._connection.unregister("staged_")
         self._shapes[name] = tuple((c.name, c.type) for c in columns)
@@ -378,7 +395,7 @@ def _numbers(
     residual: Residual, tables: Mapping[str, Sequence[ReleasedColumn]]
 ) -> tuple[tuple[str, ...], list[tuple[Any, ...]], tuple[int, ...]] | None:
     """Return types, rows and groups where the answer is released numbers as they are, else None."""
-    if not residual.shown or residual.ordered:
+    if not residual.shown or residual.order:
         return None
     (columns,) = tables.values()
     numbers = {
@@ -390,6 +407,21 @@ def _numbers(
         return None
     types, values = zip(*(numbers[column] for column, _ in residual.shown), strict=True)
     return types, list(zip(*values, strict=True)), tuple(numbers[GROUP_NUMBER][1])
+
+
+def _sent(columns: Sequence[ReleasedColumn]) -> tuple[str, list[list[Any]]]:
+    """Return a query of a released table's rows, and its parameters."""
+    values = [_array(c) for c in columns]
+    items = ", ".join(
+        f"CAST(unnest(CAST(? AS {_list_type(v)})) AS {c.type}) AS {_quoted(c.name)}"
+        for c, v in zip(columns, values, strict=True)
+    )
+    return f"SELECT {items}", [v.tolist() for v in values]
+
+
+def _array(column: ReleasedColumn) -> NDArray[Any]:
+    values = column.values
+    return values if isinstance(values, np.ndarray) else _texts(values)
 
 
 def _texts(values: Sequence[object]) -> NDArray[Any]:

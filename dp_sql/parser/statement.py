@@ -37,11 +37,12 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
             hint="aggregate them: SELECT COUNT(*) FROM …",
         )
     rendered, items, shown = _aligned(bound.tree, len(statement.releases))
-    ordered = rendered.args.get("order") is not None
+    sql = render(rendered)
+    order = sql.rpartition(f'"{RELEASED}"."{statement.releases[0].name}"')[2] if shown else ""
     public = tuple(sorted(statement.public_tables))
     return Query(
         tuple(statement.releases),
-        Residual(render(rendered), text, parsed.plain, public, items, named, shown, ordered),
+        Residual(sql, text, parsed.plain, public, items, named, shown, order),
         tuple(statement.stages),
         tuple(statement.notes),
     )

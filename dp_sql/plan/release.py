@@ -147,7 +147,7 @@ class Residual:
     row_items: tuple[str | None, ...] = ()
     named: bool = False
     shown: tuple[tuple[str, str], ...] = ()
-    ordered: bool = False
+    order: str = ""
 
 
 @dataclass(frozen=True, slots=True)
