@@ -15,7 +15,7 @@ from dp_sql.dataclass import dataclass
 from dp_sql.errors import EngineError, QueryError
 from dp_sql.plan.release import GROUP_NUMBER, Residual
 from dp_sql.schema.catalog import Catalog
-from dp_sql.schema.sqltype import BIGINT, Kind, SqlType
+from dp_sql.schema.sqltype import BIGINT, DOUBLE, Kind, SqlType
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +34,7 @@ _CLOSED = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
+_NUMBERS = ((BIGINT, np.dtype(np.int64)), (DOUBLE, np.dtype(np.float64)))  # DuckDB gives them back
 _FEW = 500  # rows of a released table that go as parameters; more are scanned as arrays
 _MOST_BOUND = 1000  # residuals whose columns are kept
 _MOST_READ = 100  # texts whose trees are kept
@@ -401,7 +402,7 @@ def _numbers(
     numbers = {
         c.name: (str(c.type), c.values.tolist())
         for c in columns
-        if isinstance(c.values, np.ndarray)
+        if isinstance(c.values, np.ndarray) and (c.type, c.values.dtype) in _NUMBERS
     }
     if any(column not in numbers for column, _ in residual.shown):
         return None

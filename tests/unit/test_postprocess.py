@@ -149,7 +149,7 @@ ORDERS = ["", ' ORDER BY "r0"."k0" DESC, "r0"."a1"', ' ORDER BY "r0"."a1" NULLS 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("size", [0, 1, 5, 600])
-@pytest.mark.parametrize("shown", ["a0 a1 a0", "k0 a1", "k0"])
+@pytest.mark.parametrize("shown", ["a0 a1 a0", "k0 a1", "k0", "a2 a0", "a3", "a4"])
 def test_shown_columns_are_those_that_duckdb_would_answer(
     post: PostProcessor, size: int, order: str, shown: str
 ) -> None:
@@ -166,6 +166,9 @@ def test_shown_columns_are_those_that_duckdb_would_answer(
         ReleasedColumn("k0", DATE, (["1997-01-31", "infinity", None] * size)[:size]),
         ReleasedColumn("a0", BIGINT, counts),
         ReleasedColumn("a1", DOUBLE, floats),
+        ReleasedColumn("a2", SqlType(Kind.INTEGER), np.arange(size) + 0.0),
+        ReleasedColumn("a3", SqlType(Kind.DECIMAL, 9, 2), np.arange(size) / 4),
+        ReleasedColumn("a4", DATE, np.array([None, *["1997-01-31"] * size], dtype=object)[:size]),
         number_column(size),
     ]
     found = [post.run(r, {"r0": columns}, tuple(items)) for r in (known, asked)]
