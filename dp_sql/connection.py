@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
@@ -26,7 +27,7 @@ from dp_sql.parser.setting import Setting, read_setting
 from dp_sql.parser.statement import parse
 from dp_sql.parser.text import starts_with
 from dp_sql.plan.release import Release
-from dp_sql.postprocess import Answer, PostProcessor
+from dp_sql.postprocess import Answer, PostProcessor, new_database
 from dp_sql.privacy.amount import Amount
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.result import Interval, Result
@@ -50,12 +51,17 @@ class Connection:
         self._analyst = analyst if analyst is not None else "owner"
         folder = None if data_dir is None else Path(data_dir)
         self._sampler = sampler_named(self._catalog.sampler)
-        self._engine = DuckDBEngine(self._catalog, data_dir=folder, database=database)
+        with ThreadPoolExecutor(max_workers=1) as aside:  # a database takes its time to start
+            started = aside.submit(new_database)
+            self._engine = DuckDBEngine(self._catalog, data_dir=folder, database=database)
         self._session = Amounts()
         self._closed = False
         try:
             self._post = PostProcessor(
-                self._catalog, self._engine.public_file, self._engine.public_columns
+                self._catalog,
+                self._engine.public_file,
+                self._engine.public_columns,
+                started.result(),
             )
             self._ledger = open_ledger(ledger_place(self._catalog, ledger, database))
             try:

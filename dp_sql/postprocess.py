@@ -15,7 +15,7 @@ from dp_sql.dataclass import dataclass
 from dp_sql.errors import EngineError, QueryError
 from dp_sql.plan.release import GROUP_NUMBER, Residual
 from dp_sql.schema.catalog import Catalog
-from dp_sql.schema.sqltype import BIGINT, Kind, SqlType
+from dp_sql.schema.sqltype import BIGINT, DOUBLE, Kind, SqlType
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,8 +34,10 @@ _CLOSED = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
+_NUMBERS = ((BIGINT, np.dtype(np.int64)), (DOUBLE, np.dtype(np.float64)))  # DuckDB gives them back
 _FEW = 500  # rows of a released table that go as parameters; more are scanned as arrays
 _MOST_BOUND = 1000  # residuals whose columns are kept
+_MOST_READ = 100  # texts whose trees are kept
 _DESCRIBE = "DESCRIBE "
 _CLAMP = "CREATE MACRO clamp(x, lo, hi) AS CASE WHEN x < lo THEN lo WHEN x > hi THEN hi ELSE x END"
 
@@ -63,6 +65,14 @@ class Answer:
     groups: tuple[int, ...]
 
 
+def new_database() -> Any:
+    """Return a connection to a database that is still empty and open, for a `PostProcessor`."""
+    connection = duckdb.connect(":memory:")
+    for statement in (*_SETTINGS, "CREATE SCHEMA released", 'CREATE SCHEMA "public"', _CLAMP):
+        connection.execute(statement)
+    return connection
+
+
 class PostProcessor:
     """One kept connection for everything above the release boundary. Safe to share between threads."""
 
@@ -71,21 +81,21 @@ class PostProcessor:
         catalog: Catalog,
         public_file: Callable[[str], str | None],
         public_columns: Callable[[str], Mapping[str, NDArray[Any]]],
+        database: Any,
     ) -> None:
-        """Open the connection. The callables give a public table's file, or its columns."""
+        """Make a new database this one's. The callables give a public table's file, or its columns.
+
+        database: from `new_database`.
+        """
         self._catalog = catalog
         self._public_columns = public_columns
         self._loaded: set[str] = set()
         self._lock = threading.RLock()
         self._shapes: dict[str, _Shape] = {}  # the released tables that there are
         self._bound: dict[tuple[str, tuple[tuple[str, _Shape], ...]], _Columns] = {}
-        self._connection: Any = duckdb.connect(":memory:")
-        run = self._connection.execute
-        for setting in _SETTINGS:
-            run(setting)
-        run("CREATE SCHEMA released")
-        run('CREATE SCHEMA "public"')
-        run(_CLAMP)
+        self._parsed: dict[str, Sequence[Any]] = {}
+        self._connection = database
+        run = database.execute
         files = {
             name: file
             for name, spec in catalog.tables.items()
@@ -119,12 +129,17 @@ class PostProcessor:
         protected values.
         """
         with self._lock:
-            names, types = self._columns(residual, {n: tuple(c) for n, c in tables.items()})
+            if residual.shown:
+                (columns,) = tables.values()
+                kinds = {name: str(kind) for name, kind in columns}
+                names = tuple(name for _, name in residual.shown)
+                types = tuple(kinds[column] for column, _ in residual.shown)
+            else:
+                names, types = self._columns(residual, {n: tuple(c) for n, c in tables.items()})
             if not residual.named:
                 with contextlib.suppress(duckdb.Error):  # GoogleSQL's forms aren't DuckDB's
                     if self._is_one_query(residual.plain):
-                        described = self._connection.execute(_DESCRIBE + residual.plain)
-                        original = tuple(str(row[0]) for row in described.fetchall())
+                        original, _ = self._bind(residual.plain)
                         if len(original) == len(names):
                             names = original
             return names, types
@@ -146,16 +161,32 @@ class PostProcessor:
         try:
             if not self._is_one_query(residual.sql):
                 raise QueryError("the part above the aggregates is no single query.")
-            bound = self._connection.execute(_DESCRIBE + residual.sql).fetchall()
+            found = self._bind(residual.sql)
         except duckdb.Error as error:
             raise self._cant_bind(residual, read_complaint(error)) from None
         if residual.row_items:
-            bound = bound[:-1]
-        found = tuple(str(row[0]) for row in bound), tuple(str(row[1]) for row in bound)
+            found = found[0][:-1], found[1][:-1]
         if len(self._bound) >= _MOST_BOUND:
             self._bound.clear()
         self._bound[known] = found
         return found
+
+    def _bind(self, sql: str) -> _Columns:
+        """Return names and types of a query, which is bound and not run. Raises duckdb.Error."""
+        try:
+            relation = self._connection.sql(*self._read(sql))
+        except duckdb.Error:  # its errors tell no place; those of DESCRIBE do
+            found = self._connection.execute(_DESCRIBE + sql).fetchall()
+            return tuple(str(row[0]) for row in found), tuple(str(row[1]) for row in found)
+        return tuple(map(str, relation.columns)), tuple(map(str, relation.types))
+
+    def _read(self, sql: str) -> Sequence[Any]:
+        """Return the statements that DuckDB reads in a text. Raises duckdb.Error."""
+        if sql not in self._parsed:
+            if len(self._parsed) >= _MOST_READ:
+                self._parsed.clear()
+            self._parsed[sql] = self._connection.extract_statements(sql)
+        return self._parsed[sql]
 
     def columns(
         self,
@@ -212,7 +243,7 @@ class PostProcessor:
         The parser read it already; where both readers differ, what comes after a semicolon would run.
         Raises duckdb.Error for text that DuckDB can't read.
         """
-        found = self._connection.extract_statements(sql)
+        found = self._read(sql)
         return len(found) == 1 and found[0].type == duckdb.StatementType.SELECT
 
     def run(
@@ -222,15 +253,40 @@ class PostProcessor:
         names: tuple[str, ...],
     ) -> Answer:
         """Return the answer over released tables. Raises EngineError where DuckDB fails."""
-        with self._failures(), self._released(tables):
-            self._load(residual.public_tables)
-            cursor = self._connection.execute(residual.sql)
-            types = tuple(str(d[1]) for d in cursor.description)
-            rows: list[tuple[Any, ...]] = cursor.fetchall()
+        numbers = _numbers(residual, tables)
+        if numbers is not None:
+            return Answer(names, *numbers)
+        with self._failures():
+            types, rows = self._answer(residual, tables)
         if not residual.row_items:
             return Answer(names, types, rows, ())
         groups = tuple(int(row[-1]) for row in rows)
         return Answer(names, types[:-1], [row[:-1] for row in rows], groups)
+
+    def _answer(
+        self, residual: Residual, tables: Mapping[str, Sequence[ReleasedColumn]]
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Return types and rows of a residual. Few rows of one table are sent with their order."""
+        if residual.shown:
+            ((name, columns),) = tables.items()
+            if len(columns[0].values) <= _FEW:
+                shown = [column for column, _ in residual.shown]
+                items = ", ".join(_quoted(column) for column in (*shown, GROUP_NUMBER))
+                select, parameters = _sent(columns)
+                text = f"SELECT {items} FROM ({select}) AS {_quoted(name)}{residual.order}"
+                with self._lock:
+                    return self._fetched(text, parameters)
+        with self._released(tables):
+            self._load(residual.public_tables)
+            return self._fetched(residual.sql)
+
+    def _fetched(
+        self, sql: str, parameters: Sequence[object] = ()
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Return types and rows of a query."""
+        (statement,) = self._read(sql)
+        cursor = self._connection.execute(statement, parameters)
+        return tuple(str(d[1]) for d in cursor.description), cursor.fetchall()
 
     def spread(
         self,
@@ -288,23 +344,20 @@ class PostProcessor:
             ) from None
 
     def _create(self, name: str, columns: Sequence[ReleasedColumn]) -> None:
-        target = f"CREATE OR REPLACE TABLE released.{_quoted(name)} AS SELECT"
-        values = [
-            c.values if isinstance(c.values, np.ndarray) else _texts(c.values) for c in columns
-        ]
-        if len(values[0]) <= _FEW:
-            items = ", ".join(
-                f"CAST(unnest(CAST(? AS {_list_type(v)})) AS {c.type}) AS {_quoted(c.name)}"
-                for c, v in zip(columns, values, strict=True)
-            )
-            self._connection.execute(f"{target} {items}", [v.tolist() for v in values])
+        target = f"CREATE OR REPLACE TABLE released.{_quoted(name)}"
+        if len(columns[0].values) <= _FEW:
+            select, parameters = _sent(columns)
+            (made,) = self._read(f"{target} AS {select}")
+            self._connection.execute(made, parameters)
         else:
             items = ", ".join(
                 f"CAST(s{i} AS {c.type}) AS {_quoted(c.name)}" for i, c in enumerate(columns)
             )
-            self._connection.register("staged_", {f"s{i}": v for i, v in enumerate(values)})
+            self._connection.register(
+                "staged_", {f"s{i}": _array(c) for i, c in enumerate(columns)}
+            )
             try:
-                self._connection.execute(f"{target} {items} FROM staged_")
+                self._connection.execute(f"{target} AS SELECT {items} FROM staged_")
             finally:
                 self._connection.unregister("staged_")
         self._shapes[name] = tuple((c.name, c.type) for c in columns)
@@ -337,6 +390,39 @@ class PostProcessor:
         """Close the connection."""
         with self._lock:
             self._connection.close()
+
+
+def _numbers(
+    residual: Residual, tables: Mapping[str, Sequence[ReleasedColumn]]
+) -> tuple[tuple[str, ...], list[tuple[Any, ...]], tuple[int, ...]] | None:
+    """Return types, rows and groups where the answer is released numbers as they are, else None."""
+    if not residual.shown or residual.order:
+        return None
+    (columns,) = tables.values()
+    numbers = {
+        c.name: (str(c.type), c.values.tolist())
+        for c in columns
+        if isinstance(c.values, np.ndarray) and (c.type, c.values.dtype) in _NUMBERS
+    }
+    if any(column not in numbers for column, _ in residual.shown):
+        return None
+    types, values = zip(*(numbers[column] for column, _ in residual.shown), strict=True)
+    return types, list(zip(*values, strict=True)), tuple(numbers[GROUP_NUMBER][1])
+
+
+def _sent(columns: Sequence[ReleasedColumn]) -> tuple[str, list[list[Any]]]:
+    """Return a query of a released table's rows, and its parameters."""
+    values = [_array(c) for c in columns]
+    items = ", ".join(
+        f"CAST(unnest(CAST(? AS {_list_type(v)})) AS {c.type}) AS {_quoted(c.name)}"
+        for c, v in zip(columns, values, strict=True)
+    )
+    return f"SELECT {items}", [v.tolist() for v in values]
+
+
+def _array(column: ReleasedColumn) -> NDArray[Any]:
+    values = column.values
+    return values if isinstance(values, np.ndarray) else _texts(values)
 
 
 def _texts(values: Sequence[object]) -> NDArray[Any]:

@@ -25,6 +25,24 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 _COMMANDS = frozenset("repl query check demo".split())
 
 
+def program() -> NoReturn:
+    """Run `dpsql` as the whole of a process, which then ends at once.
+
+    By then the tables and the ledger are closed and no thread of ours runs. Taking the modules down
+    one by one would take longer than a small query.
+    """
+    try:
+        main()
+    except SystemExit as left:
+        status = left.code if isinstance(left.code, int) else _FAILED
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        status = _FAILED
+    os._exit(status)
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run `dpsql` and exit: 0 well, 1 an error, 2 a wrong command line, 130 stopped by Ctrl-C."""
     for stream in (sys.stdout, sys.stderr):
@@ -202,4 +220,4 @@ def _standard_input() -> str:
 
 
 if __name__ == "__main__":
-    main()
+    program()

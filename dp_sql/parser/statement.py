@@ -13,6 +13,8 @@ from dp_sql.parser.text import parse_text
 from dp_sql.plan.release import GROUP_NUMBER, Query, Residual
 from dp_sql.schema.catalog import Catalog
 
+_BARE = frozenset({"expressions", "from_", "order"})  # of a SELECT that only shows columns
+
 
 def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Query:
     """Return the plan of the one query in `text`.
@@ -34,20 +36,27 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
             parsed.tree,
             hint="aggregate them: SELECT COUNT(*) FROM …",
         )
-    rendered, items = _aligned(bound.tree, len(statement.releases))
+    rendered, items, shown = _aligned(bound.tree, len(statement.releases))
+    sql = render(rendered)
+    order = sql.rpartition(f'"{RELEASED}"."{statement.releases[0].name}"')[2] if shown else ""
     public = tuple(sorted(statement.public_tables))
     return Query(
         tuple(statement.releases),
-        Residual(render(rendered), text, parsed.plain, public, items, named),
+        Residual(sql, text, parsed.plain, public, items, named, shown, order),
         tuple(statement.stages),
         tuple(statement.notes),
     )
 
 
-def _aligned(tree: exp.Expr, releases: int) -> tuple[exp.Expr, tuple[str | None, ...]]:
-    """Return the tree with the group's number as last column, and its items, where rows are groups."""
+def _aligned(
+    tree: exp.Expr, releases: int
+) -> tuple[exp.Expr, tuple[str | None, ...], tuple[tuple[str, str], ...]]:
+    """Return the tree with the group's number as last column, its items, and `Residual.shown`.
+
+    The tree stays as it is, and both are empty, where rows aren't groups.
+    """
     if not isinstance(tree, exp.Select):
-        return tree, ()
+        return tree, (), ()
     source = tree.args.get("from_")
     if (
         source is None
@@ -58,19 +67,49 @@ def _aligned(tree: exp.Expr, releases: int) -> tuple[exp.Expr, tuple[str | None,
         or not isinstance(source.this, exp.Table)
         or source.this.db != RELEASED
     ):
-        return tree, ()
+        return tree, (), ()
+    shown = _shown(tree, source.this.name)
     items = tuple(
         None if item.find(exp.Window, exp.Query, exp.Subquery) else _item(item.unalias())
         for item in tree.expressions
     )
     number = exp.column(GROUP_NUMBER, table=source.this.name, quoted=True)
-    return tree.select(number, copy=False), items
+    return tree.select(number, copy=False), items, shown
+
+
+def _shown(tree: exp.Select, table: str) -> tuple[tuple[str, str], ...]:
+    """Return each item of a query over a released table as (column, name), if all are columns.
+
+    Empty where there is a condition, a limit or an order by anything but columns, and where DuckDB
+    might refuse a name.
+    """
+    if any(value for key, value in tree.args.items() if key not in _BARE):
+        return ()
+    order = tree.args.get("order")
+    for place in () if order is None else order.expressions:
+        known = isinstance(place, exp.Ordered) and place.args.get("with_fill") is None
+        column = _column(place.this) if known else None
+        if column is None or column[0] != table:
+            return ()
+    shown = []
+    for item in tree.expressions:
+        column = _column(item.unalias())
+        if column is None or column[0] != table or not item.alias or not item.alias.isprintable():
+            return ()
+        shown.append((column[1], item.alias))
+    return tuple(shown)
 
 
 def _item(tree: exp.Expr) -> str:
     """Return the text of an item of a select list, which stays in its tree."""
+    column = _column(tree)
+    return render(tree.copy()) if column is None else f'"{column[0]}"."{column[1]}"'
+
+
+def _column(tree: exp.Expr) -> tuple[str, str] | None:
+    """Return table and name of a column where both are plain words, None for everything else."""
     match tree.args if isinstance(tree, exp.Column) else None:
         case {"this": exp.Identifier(name=name), "table": exp.Identifier(name=table), **rest}:
             if not any(rest.values()) and is_word(name) and is_word(table):
-                return f'"{table}"."{name}"'
-    return render(tree.copy())
+                return table, name
+    return None

@@ -150,6 +150,8 @@ class Residual:
     public_tables: tuple[str, ...]  # lower-cased names in the catalog
     row_items: tuple[str | None, ...] = ()
     named: bool = False
+    shown: tuple[tuple[str, str], ...] = ()
+    order: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from dp_sql.mechanisms.sampler import Sampler, sampler_named
 from dp_sql.parser.scope import Describe
 from dp_sql.parser.statement import parse
 from dp_sql.plan.release import Release
-from dp_sql.postprocess import PostProcessor
+from dp_sql.postprocess import PostProcessor, new_database
 from dp_sql.privacy.cost import Cost
 from dp_sql.schema.catalog import Catalog
 
@@ -77,7 +77,7 @@ class World:
         self.catalog = replace(catalog, path=folder / "schema.yaml", database=f"duckdb:///{file}")
         self.engine = DuckDBEngine(self.catalog)
         self._post = PostProcessor(
-            self.catalog, self.engine.public_file, self.engine.public_columns
+            self.catalog, self.engine.public_file, self.engine.public_columns, new_database()
         )
         self._sampler: Sampler = sampler_named("exact")
 

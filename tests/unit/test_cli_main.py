@@ -5,6 +5,8 @@ import io
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -226,3 +228,23 @@ def test_a_folder_that_can_not_be_written_is_a_clear_error(
     ran = run("demo", stdin=b"")
     assert ran.status == 1
     assert "DPSQL_HOME" in ran.err
+
+
+def program(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dp_sql.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_program_ends_with_all_that_it_wrote_and_a_finished_ledger(
+    run: Run, schema: str, tmp_path: Path
+) -> None:
+    ledger = str(tmp_path / "program.ledger")
+    asked = ("query", schema, "--ledger", ledger, "-c", COUNT, "--format", "csv", "--epsilon")
+    ended = program(*asked, "1")
+    assert (ended.returncode, len(ended.stdout.splitlines())) == (0, 2)
+    assert ended.stderr.startswith("Cost to purchases: epsilon 1. Left: epsilon 9 ")
+    assert not Path(f"{ledger}-wal").exists()
+    assert run(*asked, "1").err.startswith("Cost to purchases: epsilon 1. Left: epsilon 8 ")
+    refused = program(*asked, "100")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("Error")

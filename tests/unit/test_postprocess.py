@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -10,17 +11,18 @@ import pytest
 import dp_sql
 from dp_sql.demo import SCHEMA
 from dp_sql.errors import QueryError
+from dp_sql.parser.statement import parse
 from dp_sql.plan.release import Residual
-from dp_sql.postprocess import PostProcessor, ReleasedColumn, number_column
+from dp_sql.postprocess import PostProcessor, ReleasedColumn, new_database, number_column
 from dp_sql.schema.loader import load
-from dp_sql.schema.sqltype import BIGINT, DATE, DOUBLE, VARCHAR, SqlType
+from dp_sql.schema.sqltype import BIGINT, DATE, DOUBLE, VARCHAR, Kind, SqlType
 
 EMPTY = "CREATE TABLE purchases (customer_id BIGINT, day DATE, cds BIGINT, dollars DOUBLE)"
 
 
 @pytest.fixture
 def post() -> Iterator[PostProcessor]:
-    made = PostProcessor(load(SCHEMA), lambda _: None, lambda _: {})
+    made = PostProcessor(load(SCHEMA), lambda _: None, lambda _: {}, new_database())
     yield made
     made.close()
 
@@ -73,6 +75,27 @@ def test_a_statement_sees_its_own_released_rows_alone(post: PostProcessor) -> No
         assert total == pytest.approx(sum(range(size)) / 7) if size else total is None
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        'SELECT * FROM released."r0"',
+        "SELECT NULL AS n, [NULL], 'x', 1.5, {'a': [1], 'b c': ''}, MAP {1: 'x'}, INTERVAL 1 DAY, 1e3",
+        'SELECT k0, a0 AS k0, a0 AS K0, sum(k0), -a0, a0::DECIMAL(9, 2) FROM released."r0" GROUP BY ALL',
+        'WITH t AS (SELECT k0 AS "K" FROM released."r0") (SELECT k FROM t UNION ALL SELECT 1.5) LIMIT 3',
+        "SELECT CAST('x' AS INT), random(), (SELECT max(k0) FROM released.\"r0\")",
+    ],
+)
+def test_columns_are_those_that_describe_tells(post: PostProcessor, sql: str) -> None:
+    shape = [("k0", BIGINT), ("a0", DOUBLE), ("s", VARCHAR), ("d", DATE)]
+    with duckdb.connect() as plain:
+        plain.execute("CREATE SCHEMA released")
+        columns = ", ".join(f"{name} {kind}" for name, kind in shape)
+        plain.execute(f"CREATE TABLE released.r0 ({columns})")
+        found = plain.execute(f"DESCRIBE {sql}").fetchall()
+    wanted = tuple(row[0] for row in found), tuple(row[1] for row in found)
+    assert post.describe(residual(sql), {"r0": shape}) == wanted
+
+
 def test_columns_are_those_of_the_tables_that_the_statement_releases(post: PostProcessor) -> None:
     item = residual('SELECT k0 AS k FROM released."r0"')
     for kind in (BIGINT, VARCHAR, DATE, BIGINT):
@@ -105,3 +128,75 @@ def test_columns_have_the_names_that_duckdb_gives_them(sql: str, tmp_path: Path)
         wanted = [row[0] for row in plain.execute(f"DESCRIBE {sql}").fetchall()]
     with dp_sql.connect(SCHEMA, ledger=tmp_path / "x.ledger") as con:
         assert con.sql(sql, epsilon=1, delta=1e-9).columns == wanted
+
+
+KINDS = [SqlType(k) for k in Kind if k not in (Kind.NULL, Kind.DECIMAL)] + [
+    SqlType(Kind.DECIMAL, 9, 2),
+    SqlType(Kind.DECIMAL, 38, 0),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_shown_columns_have_the_types_that_duckdb_tells(post: PostProcessor, kind: SqlType) -> None:
+    asked = residual('SELECT "r0"."k0" AS "x y", "r0"."a0" AS "ü" FROM "released"."r0"')
+    shown = replace(asked, shown=(("k0", "x y"), ("a0", "ü")))
+    shape = {"r0": [("k0", kind), ("a0", DOUBLE)]}
+    assert post.describe(shown, shape) == post.describe(asked, shape)
+
+
+ORDERS = ["", ' ORDER BY "r0"."k0" DESC, "r0"."a1"', ' ORDER BY "r0"."a1" NULLS FIRST, "r0"."a0"']
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("size", [0, 1, 5, 600])
+@pytest.mark.parametrize("shown", ["a0 a1 a0", "k0 a1", "k0", "a2 a0", "a3", "a4"])
+def test_shown_columns_are_those_that_duckdb_would_answer(
+    post: PostProcessor, size: int, order: str, shown: str
+) -> None:
+    items = shown.split()
+    text = ", ".join(f'"r0"."{item}"' for item in items)
+    asked = replace(
+        residual(f'SELECT {text}, group_number FROM "released"."r0"{order}'),
+        row_items=tuple(f'"r0"."{item}"' for item in items),
+    )
+    known = replace(asked, shown=tuple((item, item) for item in items), order=order)
+    floats = np.resize(np.array([0.1, -0.0, np.inf, 5e-324]), size)
+    counts = np.arange(size, dtype=np.int64) + np.iinfo(np.int64).min
+    columns = [
+        ReleasedColumn("k0", DATE, (["1997-01-31", "infinity", None] * size)[:size]),
+        ReleasedColumn("a0", BIGINT, counts),
+        ReleasedColumn("a1", DOUBLE, floats),
+        ReleasedColumn("a2", SqlType(Kind.INTEGER), np.arange(size) + 0.0),
+        ReleasedColumn("a3", SqlType(Kind.DECIMAL, 9, 2), np.arange(size) / 4),
+        ReleasedColumn("a4", DATE, np.array([None, *["1997-01-31"] * size], dtype=object)[:size]),
+        number_column(size),
+    ]
+    found = [post.run(r, {"r0": columns}, tuple(items)) for r in (known, asked)]
+    assert repr(found[0]) == repr(found[1])
+
+
+@pytest.mark.parametrize(
+    ("sql", "wanted"),
+    [
+        ("SELECT COUNT(*) AS n FROM purchases", ((("a0", "n"),), "")),
+        (
+            "SELECT cds AS c, COUNT(*) AS n FROM purchases GROUP BY 1",
+            ((("k0", "c"), ("a0", "n")), ""),
+        ),
+        (
+            "SELECT cds AS c FROM purchases GROUP BY c ORDER BY COUNT(*) DESC",
+            ((("k0", "c"),), ' ORDER BY "r0"."a0" DESC'),
+        ),
+        ("SELECT COUNT(*) + 1 AS n FROM purchases", ((), "")),
+        ("SELECT COUNT(*) AS n FROM purchases HAVING n > 3", ((), "")),
+        ("SELECT COUNT(*) AS n FROM purchases LIMIT 1", ((), "")),
+        ("SELECT cds AS c FROM purchases GROUP BY c ORDER BY c + 1", ((), "")),
+        ("SELECT COUNT(*) AS n, SUM(COUNT(*)) OVER () AS s FROM purchases", ((), "")),
+        ("SELECT n FROM (SELECT COUNT(*) AS n FROM purchases) AS t", ((), "")),
+    ],
+)
+def test_an_answer_that_only_shows_released_columns_is_known(
+    sql: str, wanted: tuple[tuple[tuple[str, str], ...], str]
+) -> None:
+    found = parse(sql, load(SCHEMA)).residual
+    assert (found.shown, found.order) == wanted
