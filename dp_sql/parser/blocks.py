@@ -7,8 +7,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dp_sql.parser.aggregates import has_aggregate
+from dp_sql.parser.correlated import reads_outer
 from dp_sql.parser.from_clause import FromClause, Item
-from dp_sql.parser.group_keys import Names, names_of
 from dp_sql.parser.names import deny_open, is_plain_table
 from dp_sql.parser.options import entered
 from dp_sql.parser.private_block import PrivateBlock
@@ -138,7 +138,8 @@ class Blocks:
             or (item.rows is None and item.tree is None)
             for item in items
         )
-        if not protected and not (rows and items and _is_plain(node)):
+        picks = _is_plain(node) or (env.outer is not None and reads_outer(node, env, env.outer))
+        if not protected and not (rows and items and picks):
             return OpenBlock(self._with(self._open(node, items, env), kept))
         block = PrivateBlock(self._statement, self, env, node, clause.steps(items))
         bound = block.bound(top=top)
@@ -168,10 +169,6 @@ class Blocks:
         """Return an aggregate over private rows by some columns, as an open query."""
         block = ReleaseBlock(self._statement, scope, source, {}, self, env)
         return block.by_columns(keys, item)
-
-    def names_of(self, node: exp.Select, env: Environment) -> Names:
-        """Return the names that a subquery brings along."""
-        return names_of(node, env, self._statement.catalog)
 
     def stage(
         self, tree: exp.Expr, node: exp.Expr, env: Environment, *, single: bool = False

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
 from dp_sql.parser import examples
+from dp_sql.parser.correlated import require_own
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.scope import Scope, Statement
 from dp_sql.parser.text import position_of
@@ -59,7 +60,11 @@ _LARGEST = 1_000_000  # rows of a constant frame or offset
 
 
 class Windows:
-    """The windows of one block; each becomes a column. named: the block's WINDOW clause."""
+    """The windows of one block; each becomes a column.
+
+    named: the block's WINDOW clause. keys: what every window is partitioned by besides, because the
+    block's rows are those of one outer row (`correlated.keys_of`).
+    """
 
     def __init__(
         self,
@@ -68,12 +73,15 @@ class Windows:
         rows: Rows,
         aliases: dict[str, exp.Expr],
         named: list[exp.Expr],
+        keys: Sequence[Expression] = (),
     ) -> None:
         self._statement = statement
+        self._scope = scope
         self._binder = Expressions(scope, aliases)
         self._rows = rows
         self._owners = owners_of(rows)
         self._named = {ascii_lower(w.name): w for w in named}
+        self._keys = keys
         self._functions: list[WindowFunction] = []
 
     def meaning(self, node: exp.Expr) -> Expression | None:
@@ -100,6 +108,8 @@ class Windows:
             order = self._total(order)
         found = position_of(self._statement.text, node)
         place = None if found is None else (self._statement.text, found)
+        read = (*arguments, *partition, *(item.expression for item in order))
+        require_own(self._scope, node, read)
         column = self._statement.column(name, type_)
         function = WindowFunction(
             name, arguments, tuple(partition), tuple(order), frame, column, place=place
@@ -109,6 +119,10 @@ class Windows:
                 return Ref(known.column)
         self._functions.append(function)
         return Ref(column)
+
+    def __bool__(self) -> bool:
+        """Return whether some window was met."""
+        return bool(self._functions)
 
     def relation(self) -> Rows:
         """Return the rows with their windows, once all expressions are bound."""
@@ -133,6 +147,7 @@ class Windows:
             if key not in known and value not in (None, False, []):
                 raise self._statement.unsupported("this form of OVER isn't answered.", node)
         partition = [self._binder.bind(e) for e in used.args.get("partition_by") or []]
+        partition += [key for key in self._keys if key not in partition]
         clause = used.args.get("order")
         order = [self._order(item) for item in (clause.expressions if clause else [])]
         spec = used.args.get("spec")

@@ -78,17 +78,35 @@ def scalar(make: Maker) -> Rows:
 
 
 def top_of_person(make: Maker) -> Rows:
-    """Return rows with a lateral subquery: some rows a person."""
-    r, rows, other = make.r, make.table("persons"), make.table("visits", "orders")
+    """Return rows with a lateral subquery: some rows a person, a window or groups of them."""
+    r, rows, other = make.r, make.table("persons", "visits"), make.table("visits", "orders")
     a = make.alias()
-    items = ", ".join(f"{v} AS {k}" for k, v in other.names.items() if k != "uid")
+    shown = {k: v for k, v in other.names.items() if k != "uid"}
     order = ", ".join(other.names.values()) if make.tame else other.names["x"]
-    body = (
-        f"SELECT {items} FROM {other.text} WHERE {other.names['uid']} = {rows.names['uid']} "
-        f"ORDER BY {order} LIMIT {pick(r, ('1', '2'))}"
-    )
-    names = rows.names | {k: f"{a}.{k}" for k in other.names if k != "uid"}
-    return Rows(f"{rows.text}, LATERAL ({body}) AS {a}", names)
+    order += pick(r, ("", "", " DESC", " NULLS FIRST"))
+    limit = f" LIMIT {pick(r, ('1', '2'))}{pick(r, ('', '', ' OFFSET 1'))}"
+    more = pick(r, ("", make.condition(other)))
+    same = f"{other.names['uid']} = {rows.names['uid']}"
+    body = f"FROM {other.text} WHERE {and_(same, more)}"
+    form = r.randrange(7)
+    if form == 0:  # groups of what the outer row sees
+        shown = {"s": other.names["s"], "x": f"CLAMP(SUM({other.names['x']}), -3, 4)"}
+        limit = pick(r, (limit, "")) if not make.tame else ""
+        limit = f" ORDER BY {shown['x']}{limit}" if limit else ""
+        body += f" GROUP BY {shown['s']}{limit}"
+    elif form == 1:
+        shown["x"] = f"ROW_NUMBER() OVER (ORDER BY {order})"
+    elif form == 2:
+        body = f"DISTINCT {', '.join(f'{v} AS {k}' for k, v in shown.items())} {body}"
+    elif form > 3:
+        body += f" ORDER BY {order}{limit}"
+    items = "" if form == 2 else ", ".join(f"{v} AS {k}" for k, v in shown.items())
+    names = rows.names | {k: f"{a}.{k}" for k in shown}
+    if form == 1:
+        names["x"] = f"CLAMP({a}.x, 0, 3)"
+    join = pick(r, ("{}, LATERAL ({}) AS {}", "{} LEFT JOIN LATERAL ({}) AS {} ON TRUE",
+                    "{} JOIN LATERAL ({}) AS {} ON TRUE"))  # fmt: skip
+    return Rows(join.format(rows.text, f"SELECT {items} {body}", a), names)
 
 
 def cte(make: Maker) -> Rows:
@@ -217,6 +235,16 @@ def traps(make: Maker) -> Rows:
         Rows(f"(SELECT DISTINCT x, s FROM visits) AS {q}", {"x": f"{q}.x", "s": f"{q}.s"}),
         Rows(f"(SELECT DISTINCT ON (s) uid, x, s FROM visits ORDER BY s, x) AS {q}", named),
         Rows(f"(SELECT uid, x, s FROM visits ORDER BY x LIMIT 2) AS {q}", named),
+        Rows(f"{b.text}, LATERAL (SELECT w.uid, w.x, w.s FROM visits AS w WHERE w.uid <= {v} "
+             f"ORDER BY w.x LIMIT 1) AS {q}", named, where=f"{q}.uid = {v}"),
+        Rows(f"{o.text}, LATERAL (SELECT w.uid, w.x, w.s FROM visits AS w WHERE w.i = {o.names['z']} "
+             f"ORDER BY w.x LIMIT 1) AS {q}", named, where=f"{q}.uid = {o.names['uid']}"),
+        Rows(f"{o.text}, LATERAL (SELECT w.uid, w.x, w.s, RANK() OVER (ORDER BY w.x) AS n FROM visits AS w "
+             f"WHERE w.uid >= {o.names['uid']}) AS {q}", named,
+             where=f"{q}.uid = {o.names['uid']} AND {q}.n = 1"),
+        Rows(a.text, a.names, where=f"{a.names['x']} IN (SELECT total FROM orders ORDER BY day LIMIT 1)"),
+        Rows(a.text, a.names, where=f"{a.names['x']} > (SELECT w.total FROM orders AS w "
+             f"WHERE w.total = {a.names['n']} ORDER BY w.day LIMIT 1)"),
         Rows(f"(SELECT x, s FROM visits UNION SELECT age, sex FROM persons) AS {q}",
              {"x": f"{q}.x", "s": f"{q}.s"}),
         Rows(f"(SELECT uid, x, s FROM visits EXCEPT SELECT ok, total, st FROM orders) AS {q}", named),

@@ -106,6 +106,12 @@ WITNESSES = [
     # windows, distinct, subqueries, set operations
     Witness("SELECT SUM(CLAMP(w, 0, 5)) FROM (SELECT uid, ROW_NUMBER() OVER (PARTITION BY uid "
             "ORDER BY d) AS w FROM visits) AS q", v(1, 9), 25, 625, rows=5),
+    Witness("SELECT COUNT(*) FROM (SELECT uid FROM visits QUALIFY ROW_NUMBER() OVER (PARTITION BY uid "
+            "ORDER BY d) <= 2) AS q", v(1, 9), 2, 4, rows=5),
+    Witness("SELECT COUNT(*) FROM (SELECT uid FROM visits QUALIFY ROW_NUMBER() OVER (PARTITION BY uid, s "
+            "ORDER BY d) <= 2) AS q", both(v(1, 3, s="a"), v(1, 3, s="b")), 3, 9, rows=3),
+    Witness("SELECT COUNT(*) FROM (SELECT uid FROM visits GROUP BY uid) AS u, LATERAL (SELECT v.x FROM "
+            "visits AS v WHERE v.uid = u.uid ORDER BY v.x DESC LIMIT 2) AS t", v(1, 9, x=5), 2, 4, rows=5),
     Witness("SELECT COUNT(*) FROM (SELECT DISTINCT uid, x FROM visits) AS q",
             both(v(1, 9, x=1), v(1, 9, x=2), v(1, 9, x=3)), 3, 9, rows=3),
     Witness("SELECT COUNT(*) FROM visits AS v WHERE EXISTS (SELECT 1 FROM orders AS o "
