@@ -10,6 +10,7 @@ from sqlglot import exp
 from dp_sql.parser.correlated import mixing, require_near
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.links import conjunction, shared_owner
+from dp_sql.parser.row_values import OPPOSITE, SIGNS, row_of
 from dp_sql.parser.scalar_subqueries import ScalarSubqueries, Step
 from dp_sql.parser.scope import Environment, OpenBlock, PrivateRows, Scope, Statement
 from dp_sql.plan import functions
@@ -21,6 +22,8 @@ from dp_sql.sensitivity.ownership import is_protected, owners_of, same_owner
 
 if TYPE_CHECKING:
     from dp_sql.parser.blocks import Blocks
+Pair = tuple[Expression, Expression]
+"""A value of the outer row and what it is compared with."""
 
 
 class Subqueries:
@@ -64,18 +67,9 @@ class Subqueries:
             case exp.Exists():
                 return self._exists(node)
             case exp.In() if node.args.get("query") is not None:
-                return self._in(node, node.this, node.args["query"])
-            case exp.EQ() if isinstance(node.expression, exp.Any):
-                return self._in(node, node.this, node.expression.this)
-            case exp.NEQ() if isinstance(node.expression, exp.All):
-                found = self._in(node, node.this, node.expression.this)
-                return functions.call("not", (found,))
-            case exp.Any() | exp.All():
-                raise self._statement.unsupported(
-                    "ANY and ALL are answered as = ANY and <> ALL.",
-                    node,
-                    hint="compare with a MIN or MAX of the subquery",
-                )
+                return self._any(node, "=", node.this, node.args["query"])
+            case exp.Binary() if isinstance(node.expression, exp.Any | exp.All):
+                return self._quantified(node, node.expression)
             case exp.Subquery() | exp.Select() | exp.SetOperation():
                 return self._values.value(node)
             case _:
@@ -100,52 +94,107 @@ class Subqueries:
             return self._blocks.stage(bound.tree, node, self._env)
         return bound
 
-    def _mark(
-        self,
-        node: exp.Expr,
-        right: PrivateRows,
-        operand: Expression | None,
-        value: Expression | None,
-    ) -> Expression:
-        column = self._statement.column("matched", sqltype.BOOLEAN, nullable=operand is not None)
-
-        def step(rows: Rows) -> Rows:
-            condition = self._together(node, rows, right, operand, value)
-            return Mark(rows, right.relation, column, condition, operand, value)
-
-        self._steps.append(step)
-        return Ref(column)
-
     def _together(
-        self,
-        node: exp.Expr,
-        rows: Rows,
-        right: PrivateRows,
-        operand: Expression | None,
-        value: Expression | None,
-    ) -> Expression:
-        """Return the condition under which rows meet, refused where those of two owners could."""
+        self, node: exp.Expr, rows: Rows, right: PrivateRows, equal: Sequence[Pair]
+    ) -> list[Expression]:
+        """Return the conditions under which rows meet, refused where those of two owners could.
+
+        equal: pairs of values that are compared by equality besides.
+        """
         parts = list(right.correlated)
         require_near(self._statement, node, parts, rows, right.relation)
-        compared = list(parts)
-        if operand is not None and value is not None:
-            compared.append(functions.call("=", (operand, value)))
-        everything: Expression = Literal(value=True, type=sqltype.BOOLEAN)
-        given = conjunction(parts) if parts else everything
         if not is_protected(right.relation) or not is_protected(rows):
-            return given
-        if parts and same_owner(rows, right.relation, given):
-            return given
-        if operand is not None and _are_owners(rows, right.relation, operand, value):
-            return given
+            return parts
+        if parts and same_owner(rows, right.relation, conjunction(parts)):
+            return parts
+        if any(_are_owners(rows, right.relation, pair) for pair in equal):
+            return parts
+        compared = [*parts, *(functions.call("=", pair) for pair in equal)]
         extra = (
             shared_owner(rows, right.relation, conjunction(compared), self._statement.catalog)
             if compared
             else None
         )
-        if extra is not None:
-            return conjunction([*parts, extra])
-        raise mixing(self._statement, node, rows, right.relation)
+        if extra is None:
+            raise mixing(self._statement, node, rows, right.relation)
+        return [*parts, extra]
+
+    def _quantified(self, node: exp.Binary, many: exp.Any | exp.All) -> Expression | None:
+        """Return what a comparison with ANY or ALL rows of a subquery is; None for a list.
+
+        For ALL it is the opposite of what it is for ANY with the opposite sign, NULL included.
+        """
+        sign, query = SIGNS.get(type(node)), many.this
+        if isinstance(query.unnest() if isinstance(query, exp.Paren) else query, exp.Array):
+            return None
+        if sign is None:
+            raise self._statement.unsupported("ANY and ALL follow a comparison.", node)
+        if isinstance(many, exp.Any):
+            return self._any(node, sign, node.this, query)
+        return functions.call("not", (self._any(node, OPPOSITE[sign], node.this, query),))
+
+    def _any(self, node: exp.Expr, sign: str, operand: exp.Expr, query: exp.Expr) -> Expression:
+        """Return whether an operand, or a row of them, compares so with some row of a subquery."""
+        written = row_of(operand)
+        if written is not None and sign != "=":
+            raise self._statement.unsupported(
+                "rows are compared with those of a subquery by = ANY, <> ALL, IN and NOT IN.", node
+            )
+        left = [self._binder().bind(part) for part in (written or [operand])]
+        right = self._rows(node, query)
+        if len(right.columns) != len(left):
+            raise self._statement.wrong(
+                f"the subquery has {len(right.columns)} columns, and {len(left)} are compared.",
+                node,
+            )
+        pairs = []
+        for a, named in zip(left, right.columns, strict=True):
+            try:
+                one, two = functions.call(sign, (a, Ref(named.column))).args
+            except TypeProblem as problem:
+                raise self._statement.wrong(f"{problem}", node) from None
+            pairs.append((one, two))
+        if sign == "=" and len(pairs) == 1:
+            return self._in(node, right, pairs[0])
+        return self._some(node, right, sign, pairs)
+
+    def _in(self, node: exp.Expr, right: PrivateRows, pair: Pair) -> Expression:
+        column = self._statement.column("matched", sqltype.BOOLEAN)
+
+        def step(rows: Rows) -> Rows:
+            condition = _all(self._together(node, rows, right, [pair]))
+            return Mark(rows, right.relation, column, condition, *pair)
+
+        self._take(step)
+        return Ref(column)
+
+    def _some(
+        self, node: exp.Expr, right: PrivateRows, sign: str, pairs: Sequence[Pair]
+    ) -> Expression:
+        """Return whether some row compares so in every pair: true, else NULL for one that may.
+
+        Claim:   a row decides about rows of its own owner alone.
+        Why:     both marks are of rows that meet on the owner. Where that is one of the pairs, it
+                 stays a condition: owners are never NULL, so what isn't equal in it can't be NULL.
+        Assumes: `sensitivity.locality` checks the marks.
+        """
+        found = self._statement.column("matched", sqltype.BOOLEAN, nullable=False)
+        maybe = self._statement.column("unknown", sqltype.BOOLEAN, nullable=False)
+
+        def step(rows: Rows) -> Rows:
+            equal = pairs if sign == "=" else []
+            met = self._together(node, rows, right, equal)
+            sure = [p for p in equal if _are_owners(rows, right.relation, p)]
+            met += [functions.call("=", p) for p in sure]
+            rest = [functions.call(sign, p) for p in pairs if p not in sure]
+            rows = Mark(rows, right.relation, found, _all([*met, *rest]))
+            null = functions.call("is_null", (_all(rest),))
+            return Mark(rows, right.relation, maybe, _all([*met, null]))
+
+        self._take(step)
+        true, false = (Literal(value=v, type=sqltype.BOOLEAN) for v in (True, False))
+        unknown = functions.cast(Literal(None, sqltype.NULL), sqltype.BOOLEAN)
+        return functions.case(((Ref(found), true), (Ref(maybe), unknown)), false)
 
     def _exists(self, node: exp.Exists) -> Expression:
         query = node.this
@@ -155,24 +204,29 @@ class Subqueries:
             if isinstance(count, exp.Literal) and count.is_int and int(count.name) >= 1:
                 inner = inner.copy()
                 inner.set("limit", None)
-        return self._mark(node, self._rows(node, inner), None, None)
+        right = self._rows(node, inner)
+        column = self._statement.column("matched", sqltype.BOOLEAN, nullable=False)
 
-    def _in(self, node: exp.Expr, operand: exp.Expr, query: exp.Expr) -> Expression:
-        left = self._binder().bind(operand)
-        right = self._rows(node, query)
-        if len(right.columns) != 1:
-            raise self._statement.wrong("the subquery of IN has one column.", node)
-        try:
-            equal = functions.call("=", (left, Ref(right.columns[0].column)))
-        except TypeProblem as problem:
-            raise self._statement.wrong(f"{problem}", node) from None
-        return self._mark(node, right, equal.args[0], equal.args[1])
+        def step(rows: Rows) -> Rows:
+            condition = _all(self._together(node, rows, right, []))
+            return Mark(rows, right.relation, column, condition)
+
+        self._take(step)
+        return Ref(column)
 
 
-def _are_owners(rows: Rows, right: Rows, operand: Expression, value: Expression | None) -> bool:
+def _all(parts: Sequence[Expression]) -> Expression:
+    if not parts:
+        return Literal(value=True, type=sqltype.BOOLEAN)
+    return conjunction(list(parts))
+
+
+def _are_owners(rows: Rows, right: Rows, pair: Pair) -> bool:
+    """Return whether both values are owners, which are never NULL."""
+    first, second = pair
     return (
-        isinstance(operand, Ref)
-        and isinstance(value, Ref)
-        and operand.column.number in owners_of(rows)
-        and value.column.number in owners_of(right)
+        isinstance(first, Ref)
+        and isinstance(second, Ref)
+        and first.column.number in owners_of(rows)
+        and second.column.number in owners_of(right)
     )

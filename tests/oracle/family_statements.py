@@ -27,11 +27,16 @@ def in_public(make: Maker) -> Rows:
     r, rows = make.r, make.owned(1)
     a, x = make.alias(), rows.names["x"]
     t = rows.names.get("t", "'k1'")
-    word = pick(r, ("IN", "NOT IN"))
+    word, sign = pick(r, ("IN", "NOT IN")), pick(r, (">", "<=", "=", "<>"))
     return narrowed(make, rows, pick(r, (
         f"{x} {word} (SELECT age FROM tiers)", f"{x} {word} (SELECT pop FROM regions WHERE pop > 0)",
         f"{x} {word} (SELECT age FROM tiers WHERE age IS NOT NULL)", f"{t} {word} (SELECT city FROM regions)",
         f"{x} {word} (SELECT age FROM tiers WHERE FALSE)", f"{x} {word} (VALUES (1), (NULL), (3))",
+        f"({x}, {t}) {word} (SELECT pop, city FROM regions)",
+        f"({x}, 'low') {word} (SELECT age, tier FROM tiers)",
+        f"{x} {sign} {pick(r, ('ANY', 'ALL'))} (SELECT {pick(r, ('age FROM tiers', 'pop FROM regions'))})",
+        f"({x}, {t}) {word} ((1, 'k1'), (NULL, 'k2'), (2, NULL))", f"({x}, {t}) = (2, 'k1')",
+        f"({x}, {t}) {word} (VALUES (1, 'k1'), (NULL, 'k2'), (2, NULL))", f"{x} {sign} ANY ([1, NULL])",
         f"EXISTS (SELECT 1 FROM regions {a} WHERE {a}.city = {t})",
         f"NOT EXISTS (SELECT 1 FROM tiers AS {a} WHERE {a}.age = {x} AND {a}.w > 0)",
         f"EXISTS (SELECT 1 FROM tiers AS {a} WHERE {a}.age > {x})", "EXISTS (SELECT 1 FROM tiers)",
@@ -45,7 +50,7 @@ def matched(make: Maker) -> Rows:
     r, rows, other = make.r, make.owned(1), make.owned()
     u, v = rows.names["uid"], other.names["uid"]
     same = f"{v} = {u}"
-    word = pick(r, ("IN", "NOT IN"))
+    word, sign = pick(r, ("IN", "NOT IN")), pick(r, (">", "<=", "=", "<>"))
     more = pick(r, ("", make.condition(other), f"{other.names['x']} > {rows.names['x']}"))
     inside = f"FROM {other.text} WHERE {and_(same, other.where, more)}"
     own = and_(other.where, make.condition(other))
@@ -54,7 +59,10 @@ def matched(make: Maker) -> Rows:
         f"{rows.names['x']} {word} (SELECT {other.names['x']} {inside})",
         f"{u} IN (SELECT {v} FROM {other.text} WHERE {own})",
         f"{u} NOT IN (SELECT {v} FROM {other.text} WHERE {v} IS NOT NULL AND {own})",
-        f"({u}, {rows.names['x']}) IN (SELECT {v}, {other.names['x']} FROM {other.text})",
+        f"({u}, {rows.names['x']}) {word} (SELECT {v}, {other.names['x']} FROM {other.text})",
+        f"({rows.names['x']}, {make.condition(rows)}) {word} (SELECT {other.names['x']}, "
+        f"{make.condition(other)} {inside})" if not make.tame else "TRUE",
+        f"{rows.names['x']} {sign} {pick(r, ('ANY', 'ALL'))} (SELECT {other.names['x']} {inside})",
     )))  # fmt: skip
 
 
