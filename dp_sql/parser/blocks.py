@@ -237,7 +237,7 @@ class Blocks:
     def _open(self, node: exp.Select, items: list[Item], env: Environment) -> exp.Select:
         """Rewrite a block over released and public data: tables named, subqueries bound."""
         args = {
-            key: self._open_value(value, env)
+            key: self.open_value(value, env)
             for key, value in node.args.items()
             if key not in ("with_", "from_", "joins", "hint")
         }
@@ -247,7 +247,7 @@ class Blocks:
             for item in items[1:]:
                 assert item.join is not None  # noqa: S101  only the first item has no join
                 rest = {
-                    k: self._open_value(v, env) for k, v in item.join.args.items() if k != "this"
+                    k: self.open_value(v, env) for k, v in item.join.args.items() if k != "this"
                 }
                 joins.append(exp.Join(this=item.tree, **rest))
             args["joins"] = joins
@@ -272,13 +272,14 @@ class Blocks:
                 return exp.Subquery(this=bound.tree, **kept)
             case _:
                 deny_open(self._statement, node)
-                return type(node)(**{k: self._open_value(v, env) for k, v in node.args.items()})
+                return type(node)(**{k: self.open_value(v, env) for k, v in node.args.items()})
 
-    def _open_value(self, value: object, env: Environment) -> object:
+    def open_value(self, value: object, env: Environment) -> object:
+        """Rewrite what a node above the releases holds."""
         if isinstance(value, exp.Expr):
             return self.open_expression(value, env)
         if isinstance(value, list):
-            return [self._open_value(item, env) for item in value]
+            return [self.open_value(item, env) for item in value]
         return value
 
     def open_table(self, node: exp.Table, env: Environment) -> exp.Expr:
@@ -303,7 +304,7 @@ class Blocks:
                 f"{node.name!r} is protected; it can't be read here.", node
             )
         deny_open(self._statement, node)
-        return type(node)(**{k: self._open_value(v, env) for k, v in node.args.items()})
+        return type(node)(**{k: self.open_value(v, env) for k, v in node.args.items()})
 
 
 def _is_plain(node: exp.Select) -> bool:

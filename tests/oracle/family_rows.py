@@ -106,11 +106,15 @@ class Maker:
     def inner(self, depth: int = 0) -> Rows:
         a, b = self.owned(depth), self.owned()
         on, names = self._on(a, b), self._mixed(a, b, pick(self.r, (a, b)).names["uid"])
-        form = self.r.randrange(6)
+        form = self.r.randrange(7)
         if form == 0:
             return Rows(f"{a.text}, {b.text}", names, where=on)
         if form == 1:
             return Rows(f"{a.text} CROSS JOIN {b.text}", names, where=on)
+        if form == 3:
+            c = self.owned()
+            text = f"{a.text} JOIN ({b.text} JOIN {c.text} ON {self._on(b, c)}) ON {on}"
+            return Rows(text, self._mixed(Rows("", names), c, names["uid"]))
         if form == 2:
             c = self.owned()
             text = f"{a.text} JOIN {b.text} ON {on} JOIN {c.text} ON {self._on(b, c)}"
@@ -123,6 +127,15 @@ class Maker:
         left, right = a.names["uid"], b.names["uid"]
         owner = {"RIGHT": right, "FULL": f"COALESCE({left}, {right})"}.get(kind, left)
         text = f"{a.text} {kind} JOIN {b.text} ON {on}"
+        if self.r.random() < 0.2:
+            c = self.owned()
+            word = pick(self.r, ("JOIN", "LEFT JOIN", "SEMI JOIN"))
+            text = f"{a.text} {kind} JOIN ({b.text} {word} {c.text} ON {self._on(b, c)}) ON {on}"
+        elif self.r.random() < 0.1:
+            c, tier = self.owned(), self.alias()
+            on_tier = f"{tier}.age = {c.names['x']}"
+            text = f"{c.text} JOIN tiers AS {tier} ON {on_tier}, {text}"
+            return Rows(text, self._mixed(a, b, owner), where=f"{c.names['uid']} = {owner}")
         padded = {"RIGHT": left}.get(kind, right)
         where = f"{padded} IS NULL" if self.r.random() < 0.15 else ""
         return Rows(text, self._mixed(a, b, owner), where=where)
