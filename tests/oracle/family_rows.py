@@ -106,9 +106,15 @@ class Maker:
     def inner(self, depth: int = 0) -> Rows:
         a, b = self.owned(depth), self.owned()
         on, names = self._on(a, b), self._mixed(a, b, pick(self.r, (a, b)).names["uid"])
-        form = self.r.randrange(7)
+        form = self.r.randrange(8)
         if form == 0:
             return Rows(f"{a.text}, {b.text}", names, where=on)
+        if form == 4:  # both owners equal a public value
+            t = self.alias()
+            u, v, key = a.names["uid"], b.names["uid"], f"{t}.age"
+            kind = pick(self.r, ("JOIN", "LEFT JOIN", "SEMI JOIN"))
+            text = f"{a.text} JOIN tiers AS {t} ON {u} = {key} {kind} {b.text} ON {v} = {key}"
+            return Rows(text, a.names if kind == "SEMI JOIN" else names | {"uid": u})
         if form == 1:
             return Rows(f"{a.text} CROSS JOIN {b.text}", names, where=on)
         if form == 3:

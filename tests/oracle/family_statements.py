@@ -203,6 +203,8 @@ def traps(make: Maker) -> Rows:
         Rows(f"{a.text} JOIN {b.text} ON NOT ({u} <> {v})", both),
         Rows(f"{a.text} LEFT JOIN {b.text} ON {a.names['x']} = {b.names['x']}", both),
         Rows(f"{a.text} LEFT JOIN {b.text} ON TRUE", both, where=f"{u} = {v}"),
+        Rows(f"{a.text}, tiers AS {q}, {b.text}", both, where=f"{u} = {q}.age AND {q}.age >= {v}"),
+        Rows(f"{a.text}, tiers AS {q}, {b.text}", both, where=f"{u} = {q}.age AND {q}.w = {v}"),
         Rows(f"{a.text} JOIN {o.text} ON {a.names['z']} = {o.names['z']}", a.names),
         Rows(f"{a.text} JOIN {b.text} ON {a.names['z']} = {v}", both),
         Rows(f"{o.text} JOIN {o2.text} ON {o.names['z']} = {o2.names['z']}", o.names),
