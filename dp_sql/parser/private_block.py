@@ -190,30 +190,32 @@ class PrivateBlock:
         )
         above = Subqueries(self._statement, self._blocks, self._env, self._scope, ())
         hooks: tuple[Hook, ...] = (groups.meaning, above.meaning)
+        by = [Ref(groups.column_of(key)) for key in self._keys]
+        windows = self._windows(groups.relation(), by, hooks)
         having = self._node.args.get("having")
         condition = (
             None
             if having is None
             else Expressions(self._scope, self._aliases, hooks).bind_condition(having.this)
         )
+        hooks = (*hooks, windows.meaning)
         items = self._selected(hooks, groups.keys())
+        qualify = self._node.args.get("qualify")
+        binder = Expressions(self._scope, self._aliases, hooks)
+        last = None if qualify is None else binder.bind_condition(qualify.this)
+        if self.correlated and not self._keys and windows:
+            raise unmatched(self._statement, self._node, self.relation, "a window")
         kept = self._kept()
-        order = order_of(
-            self._statement, self._node, Expressions(self._scope, self._aliases, hooks)
-        )
+        order = order_of(self._statement, self._node, binder)
         relation: Rows = groups.relation(inner.applied(self.relation))
         relation = above.applied(relation)
         if condition is not None:
             relation = Filter(relation, condition)
-        if self._node.args.get("qualify") is not None or self._node.find(exp.Window):
-            raise self._statement.unsupported(
-                "a window beside aggregates over one person's rows isn't answered.",
-                self._node,
-                hint="group in a subquery and use the window around it",
-            )
+        relation = windows.relation(relation)
+        if last is not None:
+            relation = Filter(relation, last)
         distinct = self._node.args.get("distinct") is not None
         if kept is not None:
-            by = [Ref(groups.column_of(key)) for key in self._keys]
             relation = self._limited(relation, by, order, kept, distinct=distinct)
         return self._finished(relation, items, distinct)
 
@@ -243,14 +245,7 @@ class PrivateBlock:
         if self._padded:
             raise self._nobody()
         node = self._node
-        windows = Windows(
-            self._statement,
-            self._scope,
-            relation,
-            self._aliases,
-            list(node.args.get("windows") or []),
-            self._keys,
-        )
+        windows = self._windows(relation, self._keys, ())
         hooks = (*hooks, windows.meaning)
         items = self._selected(hooks, None)
         qualify = node.args.get("qualify")
@@ -264,7 +259,7 @@ class PrivateBlock:
         if self.correlated and not self._keys and (on is not None or windows):
             what = "DISTINCT ON" if on is not None else "a window"
             raise unmatched(self._statement, node, self.relation, what)
-        relation = subqueries.applied(windows.relation())
+        relation = subqueries.applied(windows.relation(relation))
         if condition is not None:
             relation = Filter(relation, condition)
         if on is not None:
@@ -273,6 +268,10 @@ class PrivateBlock:
         if kept is not None:
             relation = self._limited(relation, self._keys, order, kept, distinct=repeats)
         return self._finished(relation, items, repeats)
+
+    def _windows(self, rows: Rows, keys: Sequence[Expression], hooks: tuple[Hook, ...]) -> Windows:
+        named = list(self._node.args.get("windows") or [])
+        return Windows(self._statement, self._scope, rows, self._aliases, named, keys, hooks)
 
     def _first(self, rows: Rows, by: list[Expression], order: list[Order]) -> Rows:
         """Return the first row of each value of DISTINCT ON, by a total order."""

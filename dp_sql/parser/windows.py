@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
 from dp_sql.parser import examples
 from dp_sql.parser.correlated import require_own
-from dp_sql.parser.expressions import Expressions
+from dp_sql.parser.expressions import Expressions, Hook
 from dp_sql.parser.scope import Scope, Statement
 from dp_sql.parser.text import position_of
 from dp_sql.plan.expression import Expression, Literal, Ref
@@ -62,8 +63,9 @@ _LARGEST = 1_000_000  # rows of a constant frame or offset
 class Windows:
     """The windows of one block; each becomes a column.
 
-    named: the block's WINDOW clause. keys: what every window is partitioned by besides, because the
-    block's rows are those of one outer row (`correlated.keys_of`).
+    rows: what they are over; of groups, their keys are enough. named: the block's WINDOW clause. keys:
+    what every window is partitioned by besides, because the block's rows are those of one outer row
+    (`correlated.keys_of`). hooks: what nodes mean inside a window.
     """
 
     def __init__(
@@ -74,15 +76,17 @@ class Windows:
         aliases: dict[str, exp.Expr],
         named: list[exp.Expr],
         keys: Sequence[Expression] = (),
+        hooks: tuple[Hook, ...] = (),
     ) -> None:
         self._statement = statement
         self._scope = scope
-        self._binder = Expressions(scope, aliases)
+        self._binder = Expressions(scope, aliases, hooks)
         self._rows = rows
         self._owners = owners_of(rows)
         self._named = {ascii_lower(w.name): w for w in named}
         self._keys = keys
         self._functions: list[WindowFunction] = []
+        self._one_by_one: set[int] = set()  # columns of functions that tell peers apart
 
     def meaning(self, node: exp.Expr) -> Expression | None:
         """Return the column that a window function becomes; None for every other node."""
@@ -104,8 +108,6 @@ class Windows:
             name, arguments, type_ = self._function(node.this)
         except TypeProblem as problem:
             raise self._statement.wrong(f"{problem}.", node) from None
-        if counts_rows or name in _ONE_BY_ONE:
-            order = self._total(order)
         found = position_of(self._statement.text, node)
         place = None if found is None else (self._statement.text, found)
         read = (*arguments, *partition, *(item.expression for item in order))
@@ -118,15 +120,23 @@ class Windows:
             if _same(known, function):
                 return Ref(known.column)
         self._functions.append(function)
+        if counts_rows or name in _ONE_BY_ONE:
+            self._one_by_one.add(column.number)
         return Ref(column)
 
     def __bool__(self) -> bool:
         """Return whether some window was met."""
         return bool(self._functions)
 
-    def relation(self) -> Rows:
-        """Return the rows with their windows, once all expressions are bound."""
-        return WindowRows(self._rows, tuple(self._functions)) if self._functions else self._rows
+    def relation(self, rows: Rows) -> Rows:
+        """Return rows with their windows, once all expressions are bound."""
+        if not self._functions:
+            return rows
+        functions = (
+            replace(f, order=_total(f.order, rows)) if f.column.number in self._one_by_one else f
+            for f in self._functions
+        )
+        return WindowRows(rows, tuple(functions))
 
     def _parts(
         self, node: exp.Window
@@ -158,22 +168,6 @@ class Windows:
             raise self._statement.unsupported("this form of ORDER BY isn't answered.", item)
         bound = self._binder.bind(item.this)
         return Order(bound, bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
-
-    def _total(self, order: list[Order]) -> list[Order]:
-        """Return the order completed by every column of the rows.
-
-        Claim:   rows that still tie are equal in every column, so which comes first can't be seen.
-        Why:     all columns are among the items of the order.
-        Assumes: equal values have equal bits (canonical rows).
-        Source:  [McSherry2009]
-        """
-        read = {item.expression for item in order}
-        more = [
-            Order(Ref(c), descending=False, nulls_first=False)
-            for c in output(self._rows)
-            if Ref(c) not in read
-        ]
-        return [*order, *more]
 
     def _frame(self, spec: exp.WindowSpec | None, node: exp.Expr) -> tuple[str, bool]:
         """Return DuckDB's text of a frame, and whether it counts rows."""
@@ -251,6 +245,19 @@ class Windows:
                 f"this is a constant from {least} to {_LARGEST:,}.", node
             )
         return Literal(int(node.name), BIGINT)
+
+
+def _total(order: tuple[Order, ...], rows: Rows) -> tuple[Order, ...]:
+    """Return the order completed by every column of the rows.
+
+    Claim:   rows that still tie are equal in every column, so which comes first can't be seen.
+    Why:     all columns are among the items of the order.
+    Assumes: equal values have equal bits (canonical rows).
+    Source:  [McSherry2009]
+    """
+    read = {item.expression for item in order}
+    more = [Order(Ref(c), descending=False, nulls_first=False) for c in output(rows)]
+    return (*order, *(o for o in more if o.expression not in read))
 
 
 def _same(first: WindowFunction, second: WindowFunction) -> bool:

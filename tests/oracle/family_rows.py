@@ -252,6 +252,12 @@ class Maker:
         made = {f"a{i}": self.sub_aggregate(write) for i in range(pick(r, (1, 1, 2, 3)))}
         where = " AND ".join(p for p in (rows.where, self.condition(rows)) if p)
         where = where if r.random() < 0.3 else rows.where
+        if r.random() < 0.25:  # a window over the groups
+            function = pick(
+                r, ("RANK()", "ROW_NUMBER()", "COUNT(*)", "SUM(COUNT(*))", "LAG(COUNT(*))")
+            )
+            order = ", ".join([made["a0"], *(keys.values() if self.tame else ())])
+            made["w"] = f"{function} OVER (PARTITION BY {keys['uid']} ORDER BY {order})"
         having = f" HAVING {self.having(write)}" if r.random() < 0.3 else ""
         a, shown = self.alias(), dict(keys)
         if hide:
@@ -260,7 +266,7 @@ class Maker:
         group = ", ".join(keys.values())
         body = f"SELECT {items} FROM {rows.text}{_where(where)} GROUP BY {group}{having}"
         names = {k: f"{a}.{k}" for k in shown}
-        values = [f"{a}.{k}" for k, text in made.items() if not text.startswith("BOOL")]
+        values = [f"{a}.{k}" for k, text in made.items() if not text.startswith("BOOL")][::-1]
         bounded = [v if r.random() < 0.2 else f"CLAMP({v}, -2, 7)" for v in values]
         bounded = bounded or [f"CAST({a}.a0 AS INTEGER)"]
         names["x"] = bounded[0]
