@@ -10,6 +10,7 @@ from sqlglot import exp
 from dp_sql.parser import examples
 from dp_sql.parser.correlated import require_own
 from dp_sql.parser.expressions import Expressions, Hook
+from dp_sql.parser.frames import LARGEST, frame_of
 from dp_sql.parser.scope import Scope, Statement
 from dp_sql.parser.text import position_of
 from dp_sql.plan.expression import Expression, Literal, Ref
@@ -57,7 +58,6 @@ _ALLOWED = (
     "ROW_NUMBER, RANK, DENSE_RANK, PERCENT_RANK, CUME_DIST, NTILE, LAG, LEAD, FIRST_VALUE, "
     "LAST_VALUE, NTH_VALUE, COUNT, SUM, AVG, MIN, MAX"
 )
-_LARGEST = 1_000_000  # rows of a constant frame or offset
 
 
 class Windows:
@@ -103,24 +103,30 @@ class Windows:
                 else f"PARTITION BY {owner.name}, or use it above the aggregate",
                 example=examples.first_rows(self._rows, self._statement.catalog),
             )
-        frame, counts_rows = self._frame(spec, node)
+        frame = frame_of(self._statement, spec, node, order)
         try:
             name, arguments, type_ = self._function(node.this)
         except TypeProblem as problem:
             raise self._statement.wrong(f"{problem}.", node) from None
         found = position_of(self._statement.text, node)
         place = None if found is None else (self._statement.text, found)
-        read = (*arguments, *partition, *(item.expression for item in order))
+        if frame.distant and name in _ONE_BY_ONE:
+            raise self._statement.unsupported(
+                f"{name} over a RANGE with a distance depends on the order of rows.",
+                node,
+                hint="MIN, MAX, SUM, COUNT or AVG, or ROWS",
+            )
+        read = (*arguments, *partition, *(item.expression for item in frame.order))
         require_own(self._scope, node, read)
         column = self._statement.column(name, type_)
         function = WindowFunction(
-            name, arguments, tuple(partition), tuple(order), frame, column, place=place
+            name, arguments, tuple(partition), frame.order, frame.text, column, place=place
         )
         for known in self._functions:
             if _same(known, function):
                 return Ref(known.column)
         self._functions.append(function)
-        if counts_rows or name in _ONE_BY_ONE:
+        if frame.counts_rows or name in _ONE_BY_ONE:
             self._one_by_one.add(column.number)
         return Ref(column)
 
@@ -169,32 +175,6 @@ class Windows:
         bound = self._binder.bind(item.this)
         return Order(bound, bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
 
-    def _frame(self, spec: exp.WindowSpec | None, node: exp.Expr) -> tuple[str, bool]:
-        """Return DuckDB's text of a frame, and whether it counts rows."""
-        if spec is None:
-            return "", False
-        kind = str(spec.args.get("kind") or "").upper()
-        if kind not in ("ROWS", "RANGE", "GROUPS") or spec.args.get("exclude"):
-            raise self._statement.unsupported("this frame isn't answered.", node)
-        ends = []
-        for end in ("start", "end"):
-            value, side = spec.args.get(end), str(spec.args.get(f"{end}_side") or "").upper()
-            if isinstance(value, exp.Literal) and value.is_int and int(value.name) <= _LARGEST:
-                ends.append(f"{int(value.name)} {side}")
-            elif isinstance(value, str) and value.upper() in ("UNBOUNDED", "CURRENT ROW"):
-                ends.append(f"{value.upper()} {side}".strip())
-            elif value is None and end == "end":
-                ends.append("CURRENT ROW")
-            else:
-                raise self._statement.unsupported(
-                    "the ends of a frame are whole constants, UNBOUNDED or CURRENT ROW.", node
-                )
-        if kind == "RANGE" and any(e[0].isdigit() for e in ends):
-            raise self._statement.unsupported(
-                "a RANGE frame with a distance isn't answered.", node, hint="ROWS or GROUPS"
-            )
-        return f"{kind} BETWEEN {ends[0]} AND {ends[1]}", kind == "ROWS"
-
     def _function(self, node: exp.Expr) -> tuple[str, tuple[Expression, ...], SqlType]:
         kind = type(node)
         if kind in _PLAIN and not any(v for v in node.args.values()):
@@ -239,10 +219,10 @@ class Windows:
         if (
             not isinstance(node, exp.Literal)
             or not node.is_int
-            or not least <= int(node.name) <= _LARGEST
+            or not least <= int(node.name) <= LARGEST
         ):
             raise self._statement.unsupported(
-                f"this is a constant from {least} to {_LARGEST:,}.", node
+                f"this is a constant from {least} to {LARGEST:,}.", node
             )
         return Literal(int(node.name), BIGINT)
 

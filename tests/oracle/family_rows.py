@@ -307,7 +307,9 @@ class Maker:
             if name in names and r.random() < 0.15:
                 part = f"{names[name]}, {part}"
         order = names[pick(r, tuple(k for k in ("d", "x", "z", "s", "f") if k in names))]
-        order += pick(r, ("", "", " DESC", " NULLS FIRST", " DESC NULLS LAST"))
+        falling = pick(r, ("", "", " DESC", " NULLS FIRST", " DESC NULLS LAST"))
+        order += falling
+        key = pick(r, tuple(k for k in ("d", "x", "f") if k in names))
         if self.tame:
             order = ", ".join([order, *names.values()])
         window = f"PARTITION BY {part} ORDER BY {order}"
@@ -333,10 +335,15 @@ class Maker:
         frames = ["", " ROWS BETWEEN 1 PRECEDING AND CURRENT ROW", " ROWS UNBOUNDED PRECEDING",
                   " ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", " GROUPS 1 PRECEDING",
                   " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"]  # fmt: skip
-        if r.random() < 0.2 and not self.tame:
+        if r.random() < 0.2:
+            distance = pick(r, {
+                "d": ("INTERVAL 1 DAY PRECEDING AND CURRENT ROW",
+                      "CURRENT ROW AND INTERVAL 2 DAYS FOLLOWING"),
+                "f": ("0.5 PRECEDING AND 0.25 FOLLOWING", "UNBOUNDED PRECEDING AND 1 PRECEDING"),
+            }.get(key, ("1 PRECEDING AND 1 FOLLOWING", "2 PRECEDING AND 1 PRECEDING")))  # fmt: skip
             return (
-                f"{pick(r, total)} OVER (PARTITION BY {part} ORDER BY {x} "
-                "RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING)"
+                f"{pick(r, total)} OVER (PARTITION BY {part} ORDER BY {names[key]}{falling} "
+                f"RANGE BETWEEN {distance})"
             )
         return f"{pick(r, total + place)} OVER ({window}{pick(r, frames)})"
 
