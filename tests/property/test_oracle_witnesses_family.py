@@ -14,6 +14,7 @@ from oracle.family_data import Database, without
 from oracle.family_engine import FamilyEngine
 from oracle.family_schema import COLUMNS, family_catalog
 from oracle.judge import shifts
+from oracle.kept import zeroing
 from oracle.small_engine import Row, split
 
 from dp_sql.executor import lower_relation
@@ -177,3 +178,16 @@ def test_a_mark_leaves_with_the_last_line_that_leads_to_it() -> None:
     left = without(data, 1)
     assert left["lines"] == ()
     assert [row[1] for row in left["marks"]] == [2, None]
+
+
+@pytest.mark.parametrize("call", ["ARG_MIN(x, d)", "ARG_MAX(x, f)", "MIN(x) FILTER (WHERE b)"])
+def test_what_an_aggregate_reads_besides_its_argument_is_not_free(
+    engine: FamilyEngine, call: str
+) -> None:
+    catalog = zeroing(family_catalog(), frozenset({("visits", "x")}))
+    for sql, free in ((call, False), ("ARG_MIN(x, x)", True)):
+        text = f"SELECT SUM(m) FROM (SELECT uid, {sql} AS m FROM visits GROUP BY uid) AS q"
+        (release,) = parse(text, catalog).releases
+        plan = plan_release(release, catalog, engine, Fraction(1))
+        change = derive(plan, catalog.unit, engine).vectors[0].change
+        assert (change.l1 == 0) is free
