@@ -7,8 +7,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dp_sql.parser.aggregates import has_aggregate
+from dp_sql.parser.correlated import reads_outer
 from dp_sql.parser.from_clause import FromClause, Item
-from dp_sql.parser.group_keys import Names, names_of
 from dp_sql.parser.names import deny_open, is_plain_table
 from dp_sql.parser.options import entered
 from dp_sql.parser.private_block import PrivateBlock
@@ -138,7 +138,8 @@ class Blocks:
             or (item.rows is None and item.tree is None)
             for item in items
         )
-        if not protected and not (rows and items and _is_plain(node)):
+        picks = _is_plain(node) or (env.outer is not None and reads_outer(node, env, env.outer))
+        if not protected and not (rows and items and picks):
             return OpenBlock(self._with(self._open(node, items, env), kept))
         block = PrivateBlock(self._statement, self, env, node, clause.steps(items))
         bound = block.bound(top=top)
@@ -168,10 +169,6 @@ class Blocks:
         """Return an aggregate over private rows by some columns, as an open query."""
         block = ReleaseBlock(self._statement, scope, source, {}, self, env)
         return block.by_columns(keys, item)
-
-    def names_of(self, node: exp.Select, env: Environment) -> Names:
-        """Return the names that a subquery brings along."""
-        return names_of(node, env, self._statement.catalog)
 
     def stage(
         self, tree: exp.Expr, node: exp.Expr, env: Environment, *, single: bool = False
@@ -240,7 +237,7 @@ class Blocks:
     def _open(self, node: exp.Select, items: list[Item], env: Environment) -> exp.Select:
         """Rewrite a block over released and public data: tables named, subqueries bound."""
         args = {
-            key: self._open_value(value, env)
+            key: self.open_value(value, env)
             for key, value in node.args.items()
             if key not in ("with_", "from_", "joins", "hint")
         }
@@ -250,7 +247,7 @@ class Blocks:
             for item in items[1:]:
                 assert item.join is not None  # noqa: S101  only the first item has no join
                 rest = {
-                    k: self._open_value(v, env) for k, v in item.join.args.items() if k != "this"
+                    k: self.open_value(v, env) for k, v in item.join.args.items() if k != "this"
                 }
                 joins.append(exp.Join(this=item.tree, **rest))
             args["joins"] = joins
@@ -275,13 +272,14 @@ class Blocks:
                 return exp.Subquery(this=bound.tree, **kept)
             case _:
                 deny_open(self._statement, node)
-                return type(node)(**{k: self._open_value(v, env) for k, v in node.args.items()})
+                return type(node)(**{k: self.open_value(v, env) for k, v in node.args.items()})
 
-    def _open_value(self, value: object, env: Environment) -> object:
+    def open_value(self, value: object, env: Environment) -> object:
+        """Rewrite what a node above the releases holds."""
         if isinstance(value, exp.Expr):
             return self.open_expression(value, env)
         if isinstance(value, list):
-            return [self._open_value(item, env) for item in value]
+            return [self.open_value(item, env) for item in value]
         return value
 
     def open_table(self, node: exp.Table, env: Environment) -> exp.Expr:
@@ -306,7 +304,7 @@ class Blocks:
                 f"{node.name!r} is protected; it can't be read here.", node
             )
         deny_open(self._statement, node)
-        return type(node)(**{k: self._open_value(v, env) for k, v in node.args.items()})
+        return type(node)(**{k: self.open_value(v, env) for k, v in node.args.items()})
 
 
 def _is_plain(node: exp.Select) -> bool:

@@ -10,6 +10,7 @@ from sqlglot import exp
 from dp_sql.parser import constants
 from dp_sql.parser.aggregates import aggregate_name
 from dp_sql.parser.function_names import BINARY, NO_NAMES, Written, written
+from dp_sql.parser.row_values import row_meaning
 from dp_sql.parser.scope import Scope
 from dp_sql.parser.text import nearest
 from dp_sql.plan import functions
@@ -93,7 +94,7 @@ class Expressions:
         return bound
 
     def _bind(self, node: exp.Expr) -> Expression:
-        for hook in self._hooks:
+        for hook in (*self._hooks, self._of_rows):
             found = hook(node)
             if found is not None:
                 return found
@@ -177,6 +178,9 @@ class Expressions:
                 )
             case _:
                 raise self._refuse(node)
+
+    def _of_rows(self, node: exp.Expr) -> Expression | None:
+        return row_meaning(self._statement, node, self.bind)
 
     def _refuse(self, node: exp.Expr) -> Exception:
         aggregate = aggregate_name(node)

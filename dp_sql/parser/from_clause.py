@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -11,6 +12,7 @@ from dp_sql.dataclass import dataclass
 from dp_sql.errors import QueryError
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.joins import Step, Way, split
+from dp_sql.parser.joins import join as joined_rows
 from dp_sql.parser.links import scan_of
 from dp_sql.parser.names import deny_open, is_plain_table
 from dp_sql.parser.release_block import RELEASED
@@ -36,13 +38,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item of FROM, bound. `tree` is what the residual reads when the block is open."""
+    """One item of FROM, bound. `tree` is what the residual reads when the block is open.
+
+    group: the items of a join in parentheses.
+    """
 
     node: exp.Expr
     join: exp.Join | None  # how it is joined to the items before it; None for the first
     alias: str
     rows: PrivateRows | None  # protected rows, or the rows of a public table
     tree: exp.Expr | None
+    group: tuple[Item, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """What the items that were met so far make; it grows."""
+
+    steps: list[Step]
+    sources: list[Source]
+    merged: dict[str, Column]
 
 
 class FromClause:
@@ -61,11 +76,46 @@ class FromClause:
         result = [self._item(clause.this, None)]
         result += [self._item(join.this, join) for join in node.args.get("joins") or []]
         for item in result:
-            for join in item.node.args.get("joins") or []:
-                raise self._statement.unsupported(
-                    "a join inside parentheses isn't answered.", join, hint="join without them"
-                )
+            if not item.group and item.node.args.get("joins"):
+                raise self._statement.unsupported("this join isn't answered.", item.node)
         return result
+
+    def _group(self, node: exp.Subquery, join: exp.Join | None) -> Item:
+        """Return a join in parentheses as one item, whose own items keep their names."""
+        if any(v for k, v in node.args.items() if k not in ("this", "joins")):
+            raise self._statement.unsupported(
+                "a name for a join in parentheses isn't answered.",
+                node,
+                hint="(SELECT … FROM …) AS name, or the names of its tables",
+            )
+        bare = node.this.copy()
+        bare.set("joins", None)
+        items = [self._item(bare, None)]
+        for inner in (node.this, node):
+            items += [self._item(one.this, one) for one in inner.args.get("joins") or []]
+        if len(items) == 1:
+            raise self._statement.wrong("these parentheses hold no join and no query.", node)
+        tree = None
+        if all(item.tree is not None for item in items):
+            tree = exp.Subquery(this=self._tree(items))
+        return Item(node, join, "", None, tree, tuple(items))
+
+    def _tree(self, items: Sequence[Item]) -> exp.Expr:
+        """Return open items of a join as the residual reads them."""
+        first, *rest = items
+        joins = []
+        for item in rest:
+            assert item.join is not None  # noqa: S101  only the first item has no join
+            args = {
+                k: self._blocks.open_value(v, self._env)
+                for k, v in item.join.args.items()
+                if k != "this"
+            }
+            joins.append(exp.Join(this=item.tree, **args))
+        assert first.tree is not None  # noqa: S101  the caller saw to it
+        tree = first.tree.copy()
+        tree.set("joins", joins)
+        return tree
 
     def spec(self, node: exp.Table) -> TableSpec:
         """Return the declared table that a name means, or raise QueryError."""
@@ -82,6 +132,8 @@ class FromClause:
         return found
 
     def _item(self, node: exp.Expr, join: exp.Join | None) -> Item:
+        if isinstance(node, exp.Subquery) and _is_join(node):
+            return self._group(node, join)
         alias = node.alias_or_name
         names = [i.name for i in _alias_columns(node)]
         if isinstance(node, exp.Table) and is_plain_table(node):
@@ -129,34 +181,80 @@ class FromClause:
 
     def steps(self, items: Sequence[Item]) -> tuple[list[Step], Scope]:
         """Return how the items of a private block are joined, and what the block can name."""
-        outer = self._env.outer
-        sources: list[Source] = []
-        merged: dict[str, Column] = {}
-        steps: list[Step] = []
+        joined = self._joined(_comma_groups(items))
+        return joined.steps, self._scope(joined)
+
+    def _scope(self, joined: _Joined) -> Scope:
+        return Scope(self._statement, tuple(joined.sources), joined.merged, self._env.outer)
+
+    def _joined(self, items: Sequence[Item]) -> _Joined:
+        joined = _Joined([], [], {})
         for item in items:
-            before = Scope(self._statement, tuple(sources), merged, outer)
-            rows = self._rows(item, before)
-            if any(ascii_lower(s.alias) == ascii_lower(item.alias) for s in sources):
+            if item.join is None and item.group:
+                first = self._joined(item.group)
+                joined.steps.extend(first.steps)
+                joined.sources.extend(first.sources)
+                joined.merged.update(first.merged)
+            else:
+                self._add(item, joined)
+        return joined
+
+    def _add(self, item: Item, joined: _Joined) -> None:
+        """Join one item to those before it."""
+        inner = self._joined(item.group) if item.group else None
+        if inner is None:
+            rows = self._rows(item, self._scope(joined))
+            own = [Source(item.alias, rows.columns)]
+        else:
+            rows, own = self._grouped(item, inner), inner.sources
+        for source in own:
+            if any(ascii_lower(s.alias) == ascii_lower(source.alias) for s in joined.sources):
                 raise self._statement.wrong(
-                    f"two tables are called {item.alias!r}.", item.node, hint="give one an alias"
+                    f"two tables are called {source.alias!r}.", item.node, hint="give one an alias"
                 )
-            if item.join is None:
-                sources.append(Source(item.alias, rows.columns))
-                steps.append(Step(rows, Way.INNER, (), item.node, item.alias))
-                continue
-            left = Scope(self._statement, tuple(sources), merged)
-            right = Scope(self._statement, (Source(item.alias, rows.columns),))
-            way = self._way(item, item.join)
-            shared = self._shared(item, item.join, left, rows)
-            sources.append(Source(item.alias, rows.columns))
-            scope = Scope(self._statement, tuple(sources), merged, outer)
-            condition = self._condition(item, item.join, left, right, shared, scope)
-            condition += rows.correlated
-            kept = self._merge(way, left, right, shared, merged)
-            steps.append(Step(rows, way, tuple(condition), item.node, item.alias, kept))
-            if way in (Way.SEMI, Way.ANTI):
-                sources.pop()
-        return steps, Scope(self._statement, tuple(sources), merged, outer)
+        if item.join is None:
+            joined.sources.extend(own)
+            joined.steps.append(Step(rows, Way.INNER, (), item.node, item.alias))
+            return
+        left = Scope(self._statement, tuple(joined.sources), joined.merged)
+        right = Scope(self._statement, tuple(own))
+        way = self._way(item, item.join)
+        shared = self._shared(item, item.join, left, rows)
+        joined.sources.extend(own)
+        scope = self._scope(joined)
+        condition = self._condition(item, item.join, left, right, shared, scope)
+        condition += rows.correlated
+        kept = self._merge(way, left, right, shared, joined.merged)
+        if inner is not None and way is Way.INNER and _is_inner(inner.steps):
+            *most, last = inner.steps  # inner joins alone: in any order
+            more = replace(last, condition=(*last.condition, *condition))
+            joined.steps.extend([*most, more])
+        else:
+            name = own[0].alias
+            joined.steps.append(Step(rows, way, tuple(condition), item.node, name, kept))
+        if way in (Way.SEMI, Way.ANTI):
+            del joined.sources[-len(own) :]
+
+    def _grouped(self, item: Item, inner: _Joined) -> PrivateRows:
+        """Return the rows of a join in parentheses."""
+        named = tuple(n for source in inner.sources for n in source.columns)
+        protected = any(step.rows.protected for step in inner.steps)
+        if inner.merged:
+            raise self._statement.unsupported(
+                "USING and NATURAL aren't answered in a join in parentheses.",
+                item.node,
+                hint="ON a.x = b.x",
+            )
+        if _is_inner(inner.steps) and item.join and self._way(item, item.join) is Way.INNER:
+            return PrivateRows(inner.steps[0].rows.relation, named, protected)  # joined one by one
+        found = joined_rows(self._statement, inner.steps, [])
+        if found.padded:
+            raise self._statement.not_private(
+                "this outer join keeps rows of a public table, which belong to nobody.",
+                item.node,
+                hint="an inner join, or the public table first, without parentheses",
+            )
+        return PrivateRows(found.relation, named, protected)
 
     def _rows(self, item: Item, before: Scope) -> PrivateRows:
         """Return the rows of an item; what is LATERAL may read the items before it."""
@@ -256,6 +354,37 @@ class FromClause:
         except functions.TypeProblem as problem:
             error: QueryError = self._statement.wrong(f"{problem}", node)
             raise error from None
+
+
+def _is_join(node: exp.Subquery) -> bool:
+    """Return whether parentheses in FROM hold a table or a join, not a query."""
+    inner = node.this
+    if not isinstance(inner, exp.Subquery):
+        return not isinstance(inner, exp.Query)
+    return bool(inner.args.get("joins") or inner.args.get("alias")) or _is_join(inner)
+
+
+def _is_inner(steps: Sequence[Step]) -> bool:
+    return all(step.way is Way.INNER for step in steps)
+
+
+def _comma_groups(items: Sequence[Item]) -> list[Item]:
+    """Return the items with a RIGHT or FULL JOIN after a comma in parentheses: it binds closer."""
+    found: list[list[Item]] = []
+    for item in items:
+        if item.join is None or not any(v for k, v in item.join.args.items() if k != "this"):
+            found.append([item])
+        else:
+            found[-1].append(item)
+    result: list[Item] = []
+    for first, *rest in found:
+        sides = [str(i.join.side or "").upper() for i in rest if i.join is not None]
+        if first.join is not None and ("RIGHT" in sides or "FULL" in sides):
+            group = (replace(first, join=None), *rest)
+            result.append(Item(first.node, first.join, "", None, None, group))
+        else:
+            result += [first, *rest]
+    return result
 
 
 def _named(name: str) -> exp.Column:

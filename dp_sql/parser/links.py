@@ -10,7 +10,14 @@ from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Ref
 from dp_sql.plan.rows import GroupRows, Join, JoinKind, Link, Project, Rows, Scan
 from dp_sql.schema.catalog import Catalog, OwnerThrough, TableSpec, ascii_lower
-from dp_sql.sensitivity.ownership import equal_columns, link_of, owner_of, scans_of
+from dp_sql.sensitivity.conditions import always_true
+from dp_sql.sensitivity.ownership import (
+    equal_columns,
+    link_of,
+    owner_of,
+    owners_of,
+    scans_of,
+)
 
 KeyIdentity = tuple[str, str]  # (table, column), lower-cased
 
@@ -130,11 +137,14 @@ def shared_owner(
     """Return that the owners are equal, where a condition compares a key that leads to an owner.
 
     left, right: rows whose owners are known. The key is foreign or unique on one side at least, and
-    the same on the other: what the join means, for keys of one owner.
+    the same on the other: what the join means, for keys of one owner. Or the equality follows from
+    others (`_follows`).
     """
     first, second = owner_of(left), owner_of(right)
     if first is None or second is None:
         return None
+    if _follows(left, right, condition):
+        return functions.call("=", (Ref(first), Ref(second)))
     equal = {(a.number, b.number) for a, b in equal_columns(condition)}
     for a in _keys(left, catalog):
         for b in _keys(right, catalog):
@@ -148,6 +158,23 @@ def shared_owner(
             ):
                 return functions.call("=", (Ref(first), Ref(second)))
     return None
+
+
+def _follows(left: Rows, right: Rows, condition: Expression) -> bool:
+    """Return whether the owners are equal because both equal something else: a = p AND p = b.
+
+    Claim:   where the condition is true the owners are equal: a join with that besides is the same.
+    Why:     equality of columns is transitive, for the values as they are or as wider integers; what
+             holds for every row of a side holds for those that meet.
+    Assumes: nothing for privacy: the engine adds the equality, and `sensitivity.locality` reads it.
+    """
+    same: dict[int, set[int]] = {}
+    for part in (condition, *always_true(left), *always_true(right)):
+        for a, b in equal_columns(part):
+            joined = same.get(a.number, {a.number}) | same.get(b.number, {b.number})
+            same.update(dict.fromkeys(joined, joined))
+    first, second = owners_of(left), owners_of(right)
+    return any(known & first and known & second for known in same.values())
 
 
 def conjunction(parts: list[Expression]) -> Expression:

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dp_sql.errors import QueryError
 from dp_sql.parser import aggregates
+from dp_sql.parser.correlated import require_own
 from dp_sql.parser.expressions import Expressions, Hook
 from dp_sql.parser.scope import Scope, Statement
 from dp_sql.parser.text import position_of
@@ -171,6 +172,7 @@ class PersonGroups:
             value = Literal(1, sqltype.INTEGER) if bound is None else bound
             bound = functions.case(((condition, value),), Literal(None, sqltype.NULL))
             kind = _Kind.COUNT if kind is _Kind.COUNT_ROWS else kind
+        require_own(self._scope, call.node, [e for e in (bound, by) if e is not None])
         try:
             bound, type_ = typed(kind, bound)
         except functions.TypeProblem as problem:

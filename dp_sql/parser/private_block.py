@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dp_sql.parser import examples
 from dp_sql.parser.aggregates import has_aggregate
+from dp_sql.parser.correlated import keys_of, require_own, unmatched
 from dp_sql.parser.expressions import Expressions, Hook
 from dp_sql.parser.group_keys import grouping, key_nodes
 from dp_sql.parser.joins import Step, join
 from dp_sql.parser.links import belongs_to_one, conjunction
+from dp_sql.parser.ordering import Kept, first_rows, limit_of, order_of
 from dp_sql.parser.person import PersonGroups
 from dp_sql.parser.release_block import ReleaseBlock
 from dp_sql.parser.scope import (
@@ -25,12 +28,10 @@ from dp_sql.parser.scope import (
 from dp_sql.parser.select_list import listed
 from dp_sql.parser.subqueries import Subqueries
 from dp_sql.parser.windows import Windows
-from dp_sql.plan import functions
-from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
+from dp_sql.plan.expression import Column, Expression, Ref, columns_of
 from dp_sql.plan.nulls import not_true_on
 from dp_sql.plan.relation import output
-from dp_sql.plan.rows import Filter, GroupRows, Order, Project, Rows, WindowFunction, WindowRows
-from dp_sql.schema import sqltype
+from dp_sql.plan.rows import Filter, GroupRows, Order, Project, Rows
 from dp_sql.schema.catalog import ascii_lower
 from dp_sql.sensitivity.ownership import is_protected, owner_of, owners_of
 
@@ -66,6 +67,7 @@ class PrivateBlock:
         read = tuple(step.rows.relation for step in steps)
         self._subqueries = Subqueries(statement, blocks, env, self._scope, read)
         self.relation, self._padded, self.correlated = self._filtered(steps)
+        self._keys = keys_of(self.relation, self.correlated, statement.catalog)
 
     def _filtered(self, steps: list[Step]) -> tuple[Rows, frozenset[int], tuple[Expression, ...]]:
         """Return the rows of FROM and WHERE, and the conditions that reach outside."""
@@ -96,8 +98,11 @@ class PrivateBlock:
             if reads and not not_true_on(test, joined.padded):
                 raise self._nobody()
         relation = self._subqueries.applied(joined.relation)
-        if late:
-            relation = Filter(relation, conjunction(late))
+        own = {c.number for c in output(relation)}
+        near = [e for e in late if all(c.number in own for c in columns_of(e))]
+        correlated += [e for e in late if e not in near]
+        if near:
+            relation = Filter(relation, conjunction(near))
         return relation, joined.padded, tuple(correlated)
 
     def bound(self, *, top: bool) -> PrivateRows | OpenBlock:
@@ -117,7 +122,10 @@ class PrivateBlock:
                 return self._release(top=top)
             return self._person(keys)
         if grouped:
-            return self._person([self._binder().bind(n) for n in key_nodes(self._statement, node)])
+            nodes = key_nodes(self._statement, node)
+            if not nodes:
+                raise self._lone()
+            return self._person([*(self._binder().bind(n) for n in nodes), *self._keys])
         if top and node.args.get("distinct") is not None:
             return self._release(top=top)
         if node.args.get("having") is not None:
@@ -129,11 +137,7 @@ class PrivateBlock:
 
     def _release(self, *, top: bool) -> OpenBlock:
         if self.correlated:
-            raise self._statement.unsupported(
-                "an aggregate that depends on the outer row is answered as a value: "
-                "x > (SELECT AVG(y) …).",
-                self._node,
-            )
+            raise self._lone()
         block = ReleaseBlock(
             self._statement,
             self._scope,
@@ -145,6 +149,13 @@ class PrivateBlock:
         )
         return OpenBlock(block.rewrite(self._node, top=top))
 
+    def _lone(self) -> Exception:
+        return self._statement.unsupported(
+            "an aggregate that depends on the outer row is answered as a value: "
+            "x > (SELECT AVG(y) …).",
+            self._node,
+        )
+
     def _personal_keys(self, *, top: bool) -> list[Expression] | None:
         """Return the keys of a block that groups each person's rows apart; None for a release.
 
@@ -152,13 +163,14 @@ class PrivateBlock:
         """
         nodes, sets = grouping(self._statement, self._node)
         owners = owners_of(self.relation)
-        if top or not owners or len(sets) > 1:
+        if top or not owners or len(sets) > 1 or not nodes:
             return None
         keys = []
         for item in nodes:
             if has_aggregate(item):
                 return None
             keys.append(self._binder().bind(item))
+        keys += self._keys
         columns = [k.column for k in keys if isinstance(k, Ref)]
         if any(c.number in owners for c in columns):
             return keys
@@ -171,44 +183,69 @@ class PrivateBlock:
     def _person(self, keys: list[Expression]) -> PrivateRows:
         if self._padded:
             raise self._nobody()
+        require_own(self._scope, self._node, keys)
         inner = self._subqueries
         groups = PersonGroups(
             self._statement, self._scope, self.relation, keys, self._aliases, (inner.meaning,)
         )
         above = Subqueries(self._statement, self._blocks, self._env, self._scope, ())
         hooks: tuple[Hook, ...] = (groups.meaning, above.meaning)
+        by = [Ref(groups.column_of(key)) for key in self._keys]
+        windows = self._windows(groups.relation(), by, hooks)
         having = self._node.args.get("having")
         condition = (
             None
             if having is None
             else Expressions(self._scope, self._aliases, hooks).bind_condition(having.this)
         )
+        hooks = (*hooks, windows.meaning)
         items = self._selected(hooks, groups.keys())
-        self._check_order(Expressions(self._scope, self._aliases, hooks))
+        qualify = self._node.args.get("qualify")
+        binder = Expressions(self._scope, self._aliases, hooks)
+        last = None if qualify is None else binder.bind_condition(qualify.this)
+        if self.correlated and not self._keys and windows:
+            raise unmatched(self._statement, self._node, self.relation, "a window")
+        kept = self._kept()
+        order = order_of(self._statement, self._node, binder)
         relation: Rows = groups.relation(inner.applied(self.relation))
         relation = above.applied(relation)
         if condition is not None:
             relation = Filter(relation, condition)
-        if self._node.args.get("qualify") is not None or self._node.find(exp.Window):
+        relation = windows.relation(relation)
+        if last is not None:
+            relation = Filter(relation, last)
+        distinct = self._node.args.get("distinct") is not None
+        if kept is not None:
+            relation = self._limited(relation, by, order, kept, distinct=distinct)
+        return self._finished(relation, items, distinct)
+
+    def _limited(
+        self,
+        rows: Rows,
+        by: Sequence[Expression],
+        order: list[Order],
+        kept: Kept,
+        *,
+        distinct: bool,
+    ) -> Rows:
+        """Return the first rows of those that each outer row sees."""
+        if not by:
+            raise unmatched(self._statement, self._node, self.relation, "LIMIT")
+        if distinct:
             raise self._statement.unsupported(
-                "a window beside aggregates over one person's rows isn't answered.",
+                "DISTINCT with LIMIT isn't answered in a subquery that depends on the outer row.",
                 self._node,
-                hint="group in a subquery and use the window around it",
+                hint="GROUP BY … ORDER BY … LIMIT …",
             )
-        return self._finished(relation, items, (self._node.args.get("distinct") is not None))
+        require_own(self._scope, self._node, [item.expression for item in order])
+        return first_rows(self._statement, rows, by, order, kept)
 
     def _rows(self, relation: Rows, hooks: tuple[Hook, ...], subqueries: Subqueries) -> PrivateRows:
         """Return the rows of a block without groups: windows, QUALIFY, DISTINCT, the select list."""
         if self._padded:
             raise self._nobody()
         node = self._node
-        windows = Windows(
-            self._statement,
-            self._scope,
-            relation,
-            self._aliases,
-            list(node.args.get("windows") or []),
-        )
+        windows = self._windows(relation, self._keys, ())
         hooks = (*hooks, windows.meaning)
         items = self._selected(hooks, None)
         qualify = node.args.get("qualify")
@@ -216,14 +253,25 @@ class PrivateBlock:
         condition = None if qualify is None else binder.bind_condition(qualify.this)
         distinct = node.args.get("distinct")
         on = distinct.args.get("on") if distinct is not None else None
-        order = self._check_order(binder)
-        relation = subqueries.applied(windows.relation())
+        kept = self._kept()
+        order = order_of(self._statement, node, binder)
+        by = [] if on is None else [binder.bind(e) for e in (on.expressions or [on])]
+        if self.correlated and not self._keys and (on is not None or windows):
+            what = "DISTINCT ON" if on is not None else "a window"
+            raise unmatched(self._statement, node, self.relation, what)
+        relation = subqueries.applied(windows.relation(relation))
         if condition is not None:
             relation = Filter(relation, condition)
         if on is not None:
-            by = [binder.bind(e) for e in (on.expressions or [on])]
-            relation = self._first(relation, by, order)
-        return self._finished(relation, items, distinct is not None and on is None)
+            relation = self._first(relation, [*by, *self._keys], order)
+        repeats = distinct is not None and on is None
+        if kept is not None:
+            relation = self._limited(relation, self._keys, order, kept, distinct=repeats)
+        return self._finished(relation, items, repeats)
+
+    def _windows(self, rows: Rows, keys: Sequence[Expression], hooks: tuple[Hook, ...]) -> Windows:
+        named = list(self._node.args.get("windows") or [])
+        return Windows(self._statement, self._scope, rows, self._aliases, named, keys, hooks)
 
     def _first(self, rows: Rows, by: list[Expression], order: list[Order]) -> Rows:
         """Return the first row of each value of DISTINCT ON, by a total order."""
@@ -232,14 +280,8 @@ class PrivateBlock:
             isinstance(e, Ref) and e.column.number in owners for e in by
         ):
             raise self._distinct()
-        column = self._statement.column("row_number", sqltype.BIGINT, nullable=False)
-        read = {item.expression for item in order}
-        rest = [Order(Ref(c), descending=False, nulls_first=False) for c in output(rows)]
-        total = (*order, *(o for o in rest if o.expression not in read))
-        numbered = WindowRows(
-            rows, (WindowFunction("row_number", (), tuple(by), total, "", column),)
-        )
-        return Filter(numbered, functions.call("=", (Ref(column), Literal(1, sqltype.BIGINT))))
+        require_own(self._scope, self._node, [*by, *(item.expression for item in order)])
+        return first_rows(self._statement, rows, list(dict.fromkeys(by)), order)
 
     def _distinct(self) -> Exception:
         owner = owner_of(self.relation)
@@ -259,41 +301,25 @@ class PrivateBlock:
             hint="an inner join, or aggregate in this block and group by the public table's columns",
         )
 
-    def _check_order(self, binder: Expressions) -> list[Order]:
-        """Return the block's ORDER BY, bound: without a LIMIT it changes nothing, but names count."""
+    def _kept(self) -> Kept | None:
+        """Return which rows LIMIT keeps of those that an outer row sees, None without one."""
         node = self._node
-        for key in ("limit", "offset"):
-            if node.args.get(key) is not None:
-                owner = owner_of(self.relation)
-                hint = "LIMIT after the aggregate"
-                if owner is not None:
-                    by = f"PARTITION BY {owner.name} ORDER BY …"
-                    hint = f"QUALIFY row_number() OVER ({by}) <= 3, or {hint}"
-                raise self._statement.not_private(
-                    "LIMIT over the rows of several persons lets one decide about another's row.",
-                    node.args[key],
-                    hint=hint,
-                    example=examples.first_rows(self.relation, self._statement.catalog),
-                )
-        clause = node.args.get("order")
-        order = []
-        for item in clause.expressions if clause is not None else ():
-            inner = item.this
-            if isinstance(inner, exp.Literal) and inner.is_int:
-                place = int(inner.name)
-                if not 1 <= place <= len(node.expressions):
-                    raise self._statement.wrong(f"ORDER BY {place}: there is no such column.", item)
-                inner = node.expressions[place - 1].unalias()
-            if isinstance(inner, exp.Var | exp.Star) or inner.find(exp.Star):
-                continue
-            order.append(
-                Order(
-                    binder.bind(inner),
-                    bool(item.args.get("desc")),
-                    bool(item.args.get("nulls_first")),
-                )
-            )
-        return order
+        found = node.args.get("limit") or node.args.get("offset")
+        if found is None:
+            return None
+        if self.correlated:
+            return limit_of(self._statement, node)
+        owner = owner_of(self.relation)
+        hint = "LIMIT after the aggregate"
+        if owner is not None:
+            by = f"PARTITION BY {owner.name} ORDER BY …"
+            hint = f"QUALIFY row_number() OVER ({by}) <= 3, or {hint}"
+        raise self._statement.not_private(
+            "LIMIT over the rows of several persons lets one decide about another's row.",
+            found,
+            hint=hint,
+            example=examples.first_rows(self.relation, self._statement.catalog),
+        )
 
     def _selected(
         self, hooks: tuple[Hook, ...], keys: list[Column] | None
@@ -324,8 +350,6 @@ class PrivateBlock:
             columns[column.number] = column
             expressions[column.number] = bound
         owners = owners_of(relation)
-        if distinct and is_protected(relation) and not any(n in owners for n in columns):
-            raise self._distinct()
         own = {c.number: c for c in output(relation)}
         reads = {c.number: c for e in self.correlated for c in columns_of(e)}
         hidden = [c for n, c in reads.items() if n in own]
@@ -333,11 +357,14 @@ class PrivateBlock:
         if owner is not None:
             hidden.append(owner)
         for column in hidden:
-            if column.number not in columns:
-                if distinct:
-                    continue
+            if column.number not in columns and (not distinct or Ref(column) in self._keys):
                 columns[column.number] = column
                 expressions[column.number] = Ref(column)
+        if distinct and is_protected(relation) and not any(n in owners for n in columns):
+            raise self._distinct()
+        if {c.number for c in output(self.relation)} & reads.keys() - columns.keys():
+            what = "DISTINCT" if distinct else "GROUP BY"
+            raise unmatched(self._statement, self._node, self.relation, what)
         read = {c.number for e in expressions.values() for c in columns_of(e)}
         if not read <= set(own):
             raise self._statement.unsupported(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
 from dp_sql.parser import examples
-from dp_sql.parser.expressions import Expressions
+from dp_sql.parser.correlated import require_own
+from dp_sql.parser.expressions import Expressions, Hook
+from dp_sql.parser.frames import LARGEST, frame_of
 from dp_sql.parser.scope import Scope, Statement
 from dp_sql.parser.text import position_of
 from dp_sql.plan.expression import Expression, Literal, Ref
@@ -55,11 +58,15 @@ _ALLOWED = (
     "ROW_NUMBER, RANK, DENSE_RANK, PERCENT_RANK, CUME_DIST, NTILE, LAG, LEAD, FIRST_VALUE, "
     "LAST_VALUE, NTH_VALUE, COUNT, SUM, AVG, MIN, MAX"
 )
-_LARGEST = 1_000_000  # rows of a constant frame or offset
 
 
 class Windows:
-    """The windows of one block; each becomes a column. named: the block's WINDOW clause."""
+    """The windows of one block; each becomes a column.
+
+    rows: what they are over; of groups, their keys are enough. named: the block's WINDOW clause. keys:
+    what every window is partitioned by besides, because the block's rows are those of one outer row
+    (`correlated.keys_of`). hooks: what nodes mean inside a window.
+    """
 
     def __init__(
         self,
@@ -68,13 +75,18 @@ class Windows:
         rows: Rows,
         aliases: dict[str, exp.Expr],
         named: list[exp.Expr],
+        keys: Sequence[Expression] = (),
+        hooks: tuple[Hook, ...] = (),
     ) -> None:
         self._statement = statement
-        self._binder = Expressions(scope, aliases)
+        self._scope = scope
+        self._binder = Expressions(scope, aliases, hooks)
         self._rows = rows
         self._owners = owners_of(rows)
         self._named = {ascii_lower(w.name): w for w in named}
+        self._keys = keys
         self._functions: list[WindowFunction] = []
+        self._one_by_one: set[int] = set()  # columns of functions that tell peers apart
 
     def meaning(self, node: exp.Expr) -> Expression | None:
         """Return the column that a window function becomes; None for every other node."""
@@ -91,28 +103,46 @@ class Windows:
                 else f"PARTITION BY {owner.name}, or use it above the aggregate",
                 example=examples.first_rows(self._rows, self._statement.catalog),
             )
-        frame, counts_rows = self._frame(spec, node)
+        frame = frame_of(self._statement, spec, node, order)
         try:
             name, arguments, type_ = self._function(node.this)
         except TypeProblem as problem:
             raise self._statement.wrong(f"{problem}.", node) from None
-        if counts_rows or name in _ONE_BY_ONE:
-            order = self._total(order)
         found = position_of(self._statement.text, node)
         place = None if found is None else (self._statement.text, found)
+        if frame.distant and name in _ONE_BY_ONE:
+            raise self._statement.unsupported(
+                f"{name} over a RANGE with a distance depends on the order of rows.",
+                node,
+                hint="MIN, MAX, SUM, COUNT or AVG, or ROWS",
+            )
+        read = (*arguments, *partition, *(item.expression for item in frame.order))
+        require_own(self._scope, node, read)
         column = self._statement.column(name, type_)
         function = WindowFunction(
-            name, arguments, tuple(partition), tuple(order), frame, column, place=place
+            name, arguments, tuple(partition), frame.order, frame.text, column, place=place
         )
         for known in self._functions:
             if _same(known, function):
                 return Ref(known.column)
         self._functions.append(function)
+        if frame.counts_rows or name in _ONE_BY_ONE:
+            self._one_by_one.add(column.number)
         return Ref(column)
 
-    def relation(self) -> Rows:
-        """Return the rows with their windows, once all expressions are bound."""
-        return WindowRows(self._rows, tuple(self._functions)) if self._functions else self._rows
+    def __bool__(self) -> bool:
+        """Return whether some window was met."""
+        return bool(self._functions)
+
+    def relation(self, rows: Rows) -> Rows:
+        """Return rows with their windows, once all expressions are bound."""
+        if not self._functions:
+            return rows
+        functions = (
+            replace(f, order=_total(f.order, rows)) if f.column.number in self._one_by_one else f
+            for f in self._functions
+        )
+        return WindowRows(rows, tuple(functions))
 
     def _parts(
         self, node: exp.Window
@@ -133,6 +163,7 @@ class Windows:
             if key not in known and value not in (None, False, []):
                 raise self._statement.unsupported("this form of OVER isn't answered.", node)
         partition = [self._binder.bind(e) for e in used.args.get("partition_by") or []]
+        partition += [key for key in self._keys if key not in partition]
         clause = used.args.get("order")
         order = [self._order(item) for item in (clause.expressions if clause else [])]
         spec = used.args.get("spec")
@@ -143,48 +174,6 @@ class Windows:
             raise self._statement.unsupported("this form of ORDER BY isn't answered.", item)
         bound = self._binder.bind(item.this)
         return Order(bound, bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
-
-    def _total(self, order: list[Order]) -> list[Order]:
-        """Return the order completed by every column of the rows.
-
-        Claim:   rows that still tie are equal in every column, so which comes first can't be seen.
-        Why:     all columns are among the items of the order.
-        Assumes: equal values have equal bits (canonical rows).
-        Source:  [McSherry2009]
-        """
-        read = {item.expression for item in order}
-        more = [
-            Order(Ref(c), descending=False, nulls_first=False)
-            for c in output(self._rows)
-            if Ref(c) not in read
-        ]
-        return [*order, *more]
-
-    def _frame(self, spec: exp.WindowSpec | None, node: exp.Expr) -> tuple[str, bool]:
-        """Return DuckDB's text of a frame, and whether it counts rows."""
-        if spec is None:
-            return "", False
-        kind = str(spec.args.get("kind") or "").upper()
-        if kind not in ("ROWS", "RANGE", "GROUPS") or spec.args.get("exclude"):
-            raise self._statement.unsupported("this frame isn't answered.", node)
-        ends = []
-        for end in ("start", "end"):
-            value, side = spec.args.get(end), str(spec.args.get(f"{end}_side") or "").upper()
-            if isinstance(value, exp.Literal) and value.is_int and int(value.name) <= _LARGEST:
-                ends.append(f"{int(value.name)} {side}")
-            elif isinstance(value, str) and value.upper() in ("UNBOUNDED", "CURRENT ROW"):
-                ends.append(f"{value.upper()} {side}".strip())
-            elif value is None and end == "end":
-                ends.append("CURRENT ROW")
-            else:
-                raise self._statement.unsupported(
-                    "the ends of a frame are whole constants, UNBOUNDED or CURRENT ROW.", node
-                )
-        if kind == "RANGE" and any(e[0].isdigit() for e in ends):
-            raise self._statement.unsupported(
-                "a RANGE frame with a distance isn't answered.", node, hint="ROWS or GROUPS"
-            )
-        return f"{kind} BETWEEN {ends[0]} AND {ends[1]}", kind == "ROWS"
 
     def _function(self, node: exp.Expr) -> tuple[str, tuple[Expression, ...], SqlType]:
         kind = type(node)
@@ -230,12 +219,25 @@ class Windows:
         if (
             not isinstance(node, exp.Literal)
             or not node.is_int
-            or not least <= int(node.name) <= _LARGEST
+            or not least <= int(node.name) <= LARGEST
         ):
             raise self._statement.unsupported(
-                f"this is a constant from {least} to {_LARGEST:,}.", node
+                f"this is a constant from {least} to {LARGEST:,}.", node
             )
         return Literal(int(node.name), BIGINT)
+
+
+def _total(order: tuple[Order, ...], rows: Rows) -> tuple[Order, ...]:
+    """Return the order completed by every column of the rows.
+
+    Claim:   rows that still tie are equal in every column, so which comes first can't be seen.
+    Why:     all columns are among the items of the order.
+    Assumes: equal values have equal bits (canonical rows).
+    Source:  [McSherry2009]
+    """
+    read = {item.expression for item in order}
+    more = [Order(Ref(c), descending=False, nulls_first=False) for c in output(rows)]
+    return (*order, *(o for o in more if o.expression not in read))
 
 
 def _same(first: WindowFunction, second: WindowFunction) -> bool:

@@ -26,7 +26,6 @@ from dp_sql.plan.public import Image, PublicFacts, PublicRows, ValueList
 from dp_sql.plan.release import KeyChoice, KeySpace, Release
 from dp_sql.plan.rows import Rows
 from dp_sql.planner.lineage import (
-    always_true,
     column_domains,
     expand,
     finite_values,
@@ -35,6 +34,7 @@ from dp_sql.planner.lineage import (
 )
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.sqltype import Kind
+from dp_sql.sensitivity.conditions import always_true
 
 MOST_VALUES = 100_000  # of one column
 MOST_CELLS = 1_000_000  # of all public keys together

@@ -30,7 +30,6 @@ from dp_sql.plan.rows import (
 )
 from dp_sql.schema.catalog import Catalog, ColumnSpec, Scalar
 from dp_sql.schema.sqltype import Kind
-from dp_sql.sensitivity.ownership import conjuncts
 
 _EPOCH = date(1970, 1, 1)
 
@@ -102,27 +101,6 @@ def expand(rows: Rows, expression: Expression) -> Expression:
                 assert_never(node)
 
     return walk(expression)
-
-
-def always_true(rows: Rows) -> list[Expression]:
-    """Return conditions that hold for every row, over columns that keep their numbers."""
-    match rows:
-        case Scan() | StageScan() | SetRows():
-            return []
-        case Filter(source=source, predicate=predicate):
-            return [*always_true(source), *conjuncts(predicate)]
-        case Project() | GroupRows() | WindowRows():
-            return always_true(rows.source)
-        case Mark(left=left):
-            return always_true(left)
-        case Join(left=left, right=right, kind=kind, condition=condition):
-            if kind is JoinKind.FULL:
-                return []
-            if kind.pads_right:
-                return always_true(left)
-            return [*always_true(left), *always_true(right), *conjuncts(condition)]
-        case _:
-            assert_never(rows)
 
 
 def _definitions(rows: Rows) -> dict[int, Expression]:

@@ -169,7 +169,7 @@ def drifts_of(rows: Rows, unit: PrivacyUnit) -> Drifts | None:
             return {
                 a.column.number: None
                 for a in aggregates
-                if a.argument is not None and not still(a.argument, below)
+                if not _all_still((e for e in (a.argument, a.by) if e is not None), below)
             }
         case WindowRows(source=source, functions=functions):
             below = drifts_of(source, unit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from dp_sql.errors import NotPrivateError
-from dp_sql.plan.expression import Call, Expression, Ref, columns_of
+from dp_sql.plan.expression import Call, Expression, Literal, Ref, columns_of
 from dp_sql.plan.public import PublicFacts
 from dp_sql.plan.relation import output
 from dp_sql.plan.rows import (
@@ -33,7 +33,8 @@ def rows_per_unit(rows: Rows, level: Level, public: PublicFacts) -> int | None:
     Why:     at event level a scan's row is a unit. Groups by the owner alone are one row an owner.
              Filters, projections, marks and windows add no row; a join gives a row as many partners
              as its other side has for it; UNION ALL adds up, every other set operation keeps rows
-             of its left side, or is a union of two.
+             of its left side, or is a union of two. Of an owner's rows, numbered from 1, so many
+             have a number up to n.
     Assumes: the relation is unit-local (`sensitivity.locality`).
     Source:  [McSherry2009]
     """
@@ -42,6 +43,9 @@ def rows_per_unit(rows: Rows, level: Level, public: PublicFacts) -> int | None:
             return 1 if level is Level.EVENT and not is_public else None
         case StageScan():
             return None
+        case Filter(source=WindowRows() as source, predicate=predicate):
+            found = (rows_per_unit(source, level, public), _first(source, predicate))
+            return min((n for n in found if n is not None), default=None)
         case Filter(source=source) | Project(source=source) | WindowRows(source=source):
             return rows_per_unit(source, level, public)
         case Mark(left=left):
@@ -79,6 +83,26 @@ def _joined(join: Join, level: Level, public: PublicFacts) -> int | None:
         return found
     partners = _partners(other, join.condition, public)
     return None if partners is None else found * partners
+
+
+def _first(rows: WindowRows, predicate: Expression) -> int | None:
+    """Return how many rows an owner has whose ROW_NUMBER is no larger than a constant; None unknown."""
+    owners = owners_of(rows.source)
+    numbered = {
+        f.column.number
+        for f in rows.functions
+        if f.name == "row_number"
+        and f.partition
+        and all(isinstance(e, Ref) and e.column.number in owners for e in f.partition)
+    }
+    for part in conjuncts(predicate):
+        match part:
+            case Call(
+                function="=" | "<=" as sign, args=(Ref(column=column), Literal(value=int(n)))
+            ):
+                if column.number in numbered:
+                    return 1 if sign == "=" else max(n, 0)
+    return None
 
 
 def _partners(other: Rows, condition: Expression, public: PublicFacts) -> int | None:

@@ -106,11 +106,21 @@ class Maker:
     def inner(self, depth: int = 0) -> Rows:
         a, b = self.owned(depth), self.owned()
         on, names = self._on(a, b), self._mixed(a, b, pick(self.r, (a, b)).names["uid"])
-        form = self.r.randrange(6)
+        form = self.r.randrange(8)
         if form == 0:
             return Rows(f"{a.text}, {b.text}", names, where=on)
+        if form == 4:  # both owners equal a public value
+            t = self.alias()
+            u, v, key = a.names["uid"], b.names["uid"], f"{t}.age"
+            kind = pick(self.r, ("JOIN", "LEFT JOIN", "SEMI JOIN"))
+            text = f"{a.text} JOIN tiers AS {t} ON {u} = {key} {kind} {b.text} ON {v} = {key}"
+            return Rows(text, a.names if kind == "SEMI JOIN" else names | {"uid": u})
         if form == 1:
             return Rows(f"{a.text} CROSS JOIN {b.text}", names, where=on)
+        if form == 3:
+            c = self.owned()
+            text = f"{a.text} JOIN ({b.text} JOIN {c.text} ON {self._on(b, c)}) ON {on}"
+            return Rows(text, self._mixed(Rows("", names), c, names["uid"]))
         if form == 2:
             c = self.owned()
             text = f"{a.text} JOIN {b.text} ON {on} JOIN {c.text} ON {self._on(b, c)}"
@@ -123,6 +133,15 @@ class Maker:
         left, right = a.names["uid"], b.names["uid"]
         owner = {"RIGHT": right, "FULL": f"COALESCE({left}, {right})"}.get(kind, left)
         text = f"{a.text} {kind} JOIN {b.text} ON {on}"
+        if self.r.random() < 0.2:
+            c = self.owned()
+            word = pick(self.r, ("JOIN", "LEFT JOIN", "SEMI JOIN"))
+            text = f"{a.text} {kind} JOIN ({b.text} {word} {c.text} ON {self._on(b, c)}) ON {on}"
+        elif self.r.random() < 0.1:
+            c, tier = self.owned(), self.alias()
+            on_tier = f"{tier}.age = {c.names['x']}"
+            text = f"{c.text} JOIN tiers AS {tier} ON {on_tier}, {text}"
+            return Rows(text, self._mixed(a, b, owner), where=f"{c.names['uid']} = {owner}")
         padded = {"RIGHT": left}.get(kind, right)
         where = f"{padded} IS NULL" if self.r.random() < 0.15 else ""
         return Rows(text, self._mixed(a, b, owner), where=where)
@@ -233,6 +252,12 @@ class Maker:
         made = {f"a{i}": self.sub_aggregate(write) for i in range(pick(r, (1, 1, 2, 3)))}
         where = " AND ".join(p for p in (rows.where, self.condition(rows)) if p)
         where = where if r.random() < 0.3 else rows.where
+        if r.random() < 0.25:  # a window over the groups
+            function = pick(
+                r, ("RANK()", "ROW_NUMBER()", "COUNT(*)", "SUM(COUNT(*))", "LAG(COUNT(*))")
+            )
+            order = ", ".join([made["a0"], *(keys.values() if self.tame else ())])
+            made["w"] = f"{function} OVER (PARTITION BY {keys['uid']} ORDER BY {order})"
         having = f" HAVING {self.having(write)}" if r.random() < 0.3 else ""
         a, shown = self.alias(), dict(keys)
         if hide:
@@ -241,7 +266,7 @@ class Maker:
         group = ", ".join(keys.values())
         body = f"SELECT {items} FROM {rows.text}{_where(where)} GROUP BY {group}{having}"
         names = {k: f"{a}.{k}" for k in shown}
-        values = [f"{a}.{k}" for k, text in made.items() if not text.startswith("BOOL")]
+        values = [f"{a}.{k}" for k, text in made.items() if not text.startswith("BOOL")][::-1]
         bounded = [v if r.random() < 0.2 else f"CLAMP({v}, -2, 7)" for v in values]
         bounded = bounded or [f"CAST({a}.a0 AS INTEGER)"]
         names["x"] = bounded[0]
@@ -282,7 +307,9 @@ class Maker:
             if name in names and r.random() < 0.15:
                 part = f"{names[name]}, {part}"
         order = names[pick(r, tuple(k for k in ("d", "x", "z", "s", "f") if k in names))]
-        order += pick(r, ("", "", " DESC", " NULLS FIRST", " DESC NULLS LAST"))
+        falling = pick(r, ("", "", " DESC", " NULLS FIRST", " DESC NULLS LAST"))
+        order += falling
+        key = pick(r, tuple(k for k in ("d", "x", "f") if k in names))
         if self.tame:
             order = ", ".join([order, *names.values()])
         window = f"PARTITION BY {part} ORDER BY {order}"
@@ -308,10 +335,15 @@ class Maker:
         frames = ["", " ROWS BETWEEN 1 PRECEDING AND CURRENT ROW", " ROWS UNBOUNDED PRECEDING",
                   " ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", " GROUPS 1 PRECEDING",
                   " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"]  # fmt: skip
-        if r.random() < 0.2 and not self.tame:
+        if r.random() < 0.2:
+            distance = pick(r, {
+                "d": ("INTERVAL 1 DAY PRECEDING AND CURRENT ROW",
+                      "CURRENT ROW AND INTERVAL 2 DAYS FOLLOWING"),
+                "f": ("0.5 PRECEDING AND 0.25 FOLLOWING", "UNBOUNDED PRECEDING AND 1 PRECEDING"),
+            }.get(key, ("1 PRECEDING AND 1 FOLLOWING", "2 PRECEDING AND 1 PRECEDING")))  # fmt: skip
             return (
-                f"{pick(r, total)} OVER (PARTITION BY {part} ORDER BY {x} "
-                "RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING)"
+                f"{pick(r, total)} OVER (PARTITION BY {part} ORDER BY {names[key]}{falling} "
+                f"RANGE BETWEEN {distance})"
             )
         return f"{pick(r, total + place)} OVER ({window}{pick(r, frames)})"
 

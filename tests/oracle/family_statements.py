@@ -27,11 +27,16 @@ def in_public(make: Maker) -> Rows:
     r, rows = make.r, make.owned(1)
     a, x = make.alias(), rows.names["x"]
     t = rows.names.get("t", "'k1'")
-    word = pick(r, ("IN", "NOT IN"))
+    word, sign = pick(r, ("IN", "NOT IN")), pick(r, (">", "<=", "=", "<>"))
     return narrowed(make, rows, pick(r, (
         f"{x} {word} (SELECT age FROM tiers)", f"{x} {word} (SELECT pop FROM regions WHERE pop > 0)",
         f"{x} {word} (SELECT age FROM tiers WHERE age IS NOT NULL)", f"{t} {word} (SELECT city FROM regions)",
         f"{x} {word} (SELECT age FROM tiers WHERE FALSE)", f"{x} {word} (VALUES (1), (NULL), (3))",
+        f"({x}, {t}) {word} (SELECT pop, city FROM regions)",
+        f"({x}, 'low') {word} (SELECT age, tier FROM tiers)",
+        f"{x} {sign} {pick(r, ('ANY', 'ALL'))} (SELECT {pick(r, ('age FROM tiers', 'pop FROM regions'))})",
+        f"({x}, {t}) {word} ((1, 'k1'), (NULL, 'k2'), (2, NULL))", f"({x}, {t}) = (2, 'k1')",
+        f"({x}, {t}) {word} (VALUES (1, 'k1'), (NULL, 'k2'), (2, NULL))", f"{x} {sign} ANY ([1, NULL])",
         f"EXISTS (SELECT 1 FROM regions {a} WHERE {a}.city = {t})",
         f"NOT EXISTS (SELECT 1 FROM tiers AS {a} WHERE {a}.age = {x} AND {a}.w > 0)",
         f"EXISTS (SELECT 1 FROM tiers AS {a} WHERE {a}.age > {x})", "EXISTS (SELECT 1 FROM tiers)",
@@ -45,7 +50,7 @@ def matched(make: Maker) -> Rows:
     r, rows, other = make.r, make.owned(1), make.owned()
     u, v = rows.names["uid"], other.names["uid"]
     same = f"{v} = {u}"
-    word = pick(r, ("IN", "NOT IN"))
+    word, sign = pick(r, ("IN", "NOT IN")), pick(r, (">", "<=", "=", "<>"))
     more = pick(r, ("", make.condition(other), f"{other.names['x']} > {rows.names['x']}"))
     inside = f"FROM {other.text} WHERE {and_(same, other.where, more)}"
     own = and_(other.where, make.condition(other))
@@ -54,7 +59,10 @@ def matched(make: Maker) -> Rows:
         f"{rows.names['x']} {word} (SELECT {other.names['x']} {inside})",
         f"{u} IN (SELECT {v} FROM {other.text} WHERE {own})",
         f"{u} NOT IN (SELECT {v} FROM {other.text} WHERE {v} IS NOT NULL AND {own})",
-        f"({u}, {rows.names['x']}) IN (SELECT {v}, {other.names['x']} FROM {other.text})",
+        f"({u}, {rows.names['x']}) {word} (SELECT {v}, {other.names['x']} FROM {other.text})",
+        f"({rows.names['x']}, {make.condition(rows)}) {word} (SELECT {other.names['x']}, "
+        f"{make.condition(other)} {inside})" if not make.tame else "TRUE",
+        f"{rows.names['x']} {sign} {pick(r, ('ANY', 'ALL'))} (SELECT {other.names['x']} {inside})",
     )))  # fmt: skip
 
 
@@ -78,17 +86,35 @@ def scalar(make: Maker) -> Rows:
 
 
 def top_of_person(make: Maker) -> Rows:
-    """Return rows with a lateral subquery: some rows a person."""
-    r, rows, other = make.r, make.table("persons"), make.table("visits", "orders")
+    """Return rows with a lateral subquery: some rows a person, a window or groups of them."""
+    r, rows, other = make.r, make.table("persons", "visits"), make.table("visits", "orders")
     a = make.alias()
-    items = ", ".join(f"{v} AS {k}" for k, v in other.names.items() if k != "uid")
+    shown = {k: v for k, v in other.names.items() if k != "uid"}
     order = ", ".join(other.names.values()) if make.tame else other.names["x"]
-    body = (
-        f"SELECT {items} FROM {other.text} WHERE {other.names['uid']} = {rows.names['uid']} "
-        f"ORDER BY {order} LIMIT {pick(r, ('1', '2'))}"
-    )
-    names = rows.names | {k: f"{a}.{k}" for k in other.names if k != "uid"}
-    return Rows(f"{rows.text}, LATERAL ({body}) AS {a}", names)
+    order += pick(r, ("", "", " DESC", " NULLS FIRST"))
+    limit = f" LIMIT {pick(r, ('1', '2'))}{pick(r, ('', '', ' OFFSET 1'))}"
+    more = pick(r, ("", make.condition(other)))
+    same = f"{other.names['uid']} = {rows.names['uid']}"
+    body = f"FROM {other.text} WHERE {and_(same, more)}"
+    form = r.randrange(7)
+    if form == 0:  # groups of what the outer row sees
+        shown = {"s": other.names["s"], "x": f"CLAMP(SUM({other.names['x']}), -3, 4)"}
+        limit = pick(r, (limit, "")) if not make.tame else ""
+        limit = f" ORDER BY {shown['x']}{limit}" if limit else ""
+        body += f" GROUP BY {shown['s']}{limit}"
+    elif form == 1:
+        shown["x"] = f"ROW_NUMBER() OVER (ORDER BY {order})"
+    elif form == 2:
+        body = f"DISTINCT {', '.join(f'{v} AS {k}' for k, v in shown.items())} {body}"
+    elif form > 3:
+        body += f" ORDER BY {order}{limit}"
+    items = "" if form == 2 else ", ".join(f"{v} AS {k}" for k, v in shown.items())
+    names = rows.names | {k: f"{a}.{k}" for k in shown}
+    if form == 1:
+        names["x"] = f"CLAMP({a}.x, 0, 3)"
+    join = pick(r, ("{}, LATERAL ({}) AS {}", "{} LEFT JOIN LATERAL ({}) AS {} ON TRUE",
+                    "{} JOIN LATERAL ({}) AS {} ON TRUE"))  # fmt: skip
+    return Rows(join.format(rows.text, f"SELECT {items} {body}", a), names)
 
 
 def cte(make: Maker) -> Rows:
@@ -177,6 +203,8 @@ def traps(make: Maker) -> Rows:
         Rows(f"{a.text} JOIN {b.text} ON NOT ({u} <> {v})", both),
         Rows(f"{a.text} LEFT JOIN {b.text} ON {a.names['x']} = {b.names['x']}", both),
         Rows(f"{a.text} LEFT JOIN {b.text} ON TRUE", both, where=f"{u} = {v}"),
+        Rows(f"{a.text}, tiers AS {q}, {b.text}", both, where=f"{u} = {q}.age AND {q}.age >= {v}"),
+        Rows(f"{a.text}, tiers AS {q}, {b.text}", both, where=f"{u} = {q}.age AND {q}.w = {v}"),
         Rows(f"{a.text} JOIN {o.text} ON {a.names['z']} = {o.names['z']}", a.names),
         Rows(f"{a.text} JOIN {b.text} ON {a.names['z']} = {v}", both),
         Rows(f"{o.text} JOIN {o2.text} ON {o.names['z']} = {o2.names['z']}", o.names),
@@ -217,6 +245,16 @@ def traps(make: Maker) -> Rows:
         Rows(f"(SELECT DISTINCT x, s FROM visits) AS {q}", {"x": f"{q}.x", "s": f"{q}.s"}),
         Rows(f"(SELECT DISTINCT ON (s) uid, x, s FROM visits ORDER BY s, x) AS {q}", named),
         Rows(f"(SELECT uid, x, s FROM visits ORDER BY x LIMIT 2) AS {q}", named),
+        Rows(f"{b.text}, LATERAL (SELECT w.uid, w.x, w.s FROM visits AS w WHERE w.uid <= {v} "
+             f"ORDER BY w.x LIMIT 1) AS {q}", named, where=f"{q}.uid = {v}"),
+        Rows(f"{o.text}, LATERAL (SELECT w.uid, w.x, w.s FROM visits AS w WHERE w.i = {o.names['z']} "
+             f"ORDER BY w.x LIMIT 1) AS {q}", named, where=f"{q}.uid = {o.names['uid']}"),
+        Rows(f"{o.text}, LATERAL (SELECT w.uid, w.x, w.s, RANK() OVER (ORDER BY w.x) AS n FROM visits AS w "
+             f"WHERE w.uid >= {o.names['uid']}) AS {q}", named,
+             where=f"{q}.uid = {o.names['uid']} AND {q}.n = 1"),
+        Rows(a.text, a.names, where=f"{a.names['x']} IN (SELECT total FROM orders ORDER BY day LIMIT 1)"),
+        Rows(a.text, a.names, where=f"{a.names['x']} > (SELECT w.total FROM orders AS w "
+             f"WHERE w.total = {a.names['n']} ORDER BY w.day LIMIT 1)"),
         Rows(f"(SELECT x, s FROM visits UNION SELECT age, sex FROM persons) AS {q}",
              {"x": f"{q}.x", "s": f"{q}.s"}),
         Rows(f"(SELECT uid, x, s FROM visits EXCEPT SELECT ok, total, st FROM orders) AS {q}", named),

@@ -14,6 +14,7 @@ from oracle.family_data import Database, without
 from oracle.family_engine import FamilyEngine
 from oracle.family_schema import COLUMNS, family_catalog
 from oracle.judge import shifts
+from oracle.kept import zeroing
 from oracle.small_engine import Row, split
 
 from dp_sql.executor import lower_relation
@@ -106,6 +107,12 @@ WITNESSES = [
     # windows, distinct, subqueries, set operations
     Witness("SELECT SUM(CLAMP(w, 0, 5)) FROM (SELECT uid, ROW_NUMBER() OVER (PARTITION BY uid "
             "ORDER BY d) AS w FROM visits) AS q", v(1, 9), 25, 625, rows=5),
+    Witness("SELECT COUNT(*) FROM (SELECT uid FROM visits QUALIFY ROW_NUMBER() OVER (PARTITION BY uid "
+            "ORDER BY d) <= 2) AS q", v(1, 9), 2, 4, rows=5),
+    Witness("SELECT COUNT(*) FROM (SELECT uid FROM visits QUALIFY ROW_NUMBER() OVER (PARTITION BY uid, s "
+            "ORDER BY d) <= 2) AS q", both(v(1, 3, s="a"), v(1, 3, s="b")), 3, 9, rows=3),
+    Witness("SELECT COUNT(*) FROM (SELECT uid FROM visits GROUP BY uid) AS u, LATERAL (SELECT v.x FROM "
+            "visits AS v WHERE v.uid = u.uid ORDER BY v.x DESC LIMIT 2) AS t", v(1, 9, x=5), 2, 4, rows=5),
     Witness("SELECT COUNT(*) FROM (SELECT DISTINCT uid, x FROM visits) AS q",
             both(v(1, 9, x=1), v(1, 9, x=2), v(1, 9, x=3)), 3, 9, rows=3),
     Witness("SELECT COUNT(*) FROM visits AS v WHERE EXISTS (SELECT 1 FROM orders AS o "
@@ -171,3 +178,16 @@ def test_a_mark_leaves_with_the_last_line_that_leads_to_it() -> None:
     left = without(data, 1)
     assert left["lines"] == ()
     assert [row[1] for row in left["marks"]] == [2, None]
+
+
+@pytest.mark.parametrize("call", ["ARG_MIN(x, d)", "ARG_MAX(x, f)", "MIN(x) FILTER (WHERE b)"])
+def test_what_an_aggregate_reads_besides_its_argument_is_not_free(
+    engine: FamilyEngine, call: str
+) -> None:
+    catalog = zeroing(family_catalog(), frozenset({("visits", "x")}))
+    for sql, free in ((call, False), ("ARG_MIN(x, x)", True)):
+        text = f"SELECT SUM(m) FROM (SELECT uid, {sql} AS m FROM visits GROUP BY uid) AS q"
+        (release,) = parse(text, catalog).releases
+        plan = plan_release(release, catalog, engine, Fraction(1))
+        change = derive(plan, catalog.unit, engine).vectors[0].change
+        assert (change.l1 == 0) is free

@@ -117,7 +117,7 @@ STATEMENTS = {
 }  # fmt: skip
 """By construct. Ties, floats, NaN and -0.0 everywhere."""
 
-REFUSED = frozenset({"top of person"})
+REFUSED: frozenset[str] = frozenset()
 """What may be refused: to be tightened, never widened."""
 
 OFTEN = ("asof join", "orders to marks", "moments a person")
