@@ -312,6 +312,10 @@ class ReleaseBlock:
                     call.node,
                     hint=self._owner_hint(),
                 )
+            if call.bounds:
+                raise self._statement.unsupported(
+                    "the owner's column counts each unit once.", call.bounds[0], hint="leave it out"
+                )
             kind, argument = AggregateKind.COUNT_OWNERS, None
         if kind is AggregateKind.COUNT and (
             (isinstance(argument, Ref) and argument.column.number in self._owners)

@@ -93,6 +93,36 @@ def compare_histograms(
             counts["filled"] += most == units * fact.weight
 
 
+def compare_distincts(
+    plan: PlannedRelease,
+    facts: Facts,
+    before: list[Totals],
+    after: list[Totals],
+    told: Callable[[], str],
+    counts: Counter[str],
+) -> None:
+    """Hold how far every count of distinct values moves against the facts, at every cap."""
+    units = facts.unit.group_size
+    sides = 1 if facts.unit.adjacency is Adjacency.ADD_REMOVE else 2
+    rows = zip(plan.distincts, before, after, facts.distincts, strict=True)
+    for distinct, held, holding, fact in rows:
+        old, new = released(plan, held), released(plan, holding)
+        caps = distinct.caps or (1,)
+        for place, cap in enumerate(caps):
+            nothing = (0,) * len(caps)
+            moved = [
+                abs(new.get(key, nothing)[place] - old.get(key, nothing)[place])
+                for key in old.keys() | new.keys()
+            ]
+            most = max(moved, default=0)
+            assert most <= units * fact.weight * cap, f"{most} > {fact.weight} * {cap}\n{told()}"
+            touched = sum(1 for step in moved if step)
+            assert touched <= sides * units * fact.groups, told()
+            assert sum(moved) <= sides * units * fact.weight * cap * fact.groups, told()
+            counts["distincts"] += 1
+            counts["vouched"] += most == units * fact.weight * cap
+
+
 def released(plan: PlannedRelease, totals: Totals) -> Totals:
     """Return the groups that can be released: those whose public keys are in the public lists."""
     kept = totals

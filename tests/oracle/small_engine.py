@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
+from itertools import accumulate
 from typing import Any
 
 import duckdb
+import numpy as np
 
 from dp_sql.executor import lower_public, lower_relation, lower_rows
 from dp_sql.executor.duckdb_engine import PINNED
+from dp_sql.executor.lower_distinct import distinct_sql
 from dp_sql.executor.lower_histogram import histogram_sql
+from dp_sql.mechanisms.distinct import matched
+from dp_sql.plan.distinct import Distinct
+from dp_sql.plan.facts import PairTable
 from dp_sql.plan.public import Image
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.schema.catalog import Catalog
@@ -94,6 +100,23 @@ class SmallEngine:
         """Return the weights of each histogram of a release, by group and place."""
         places = len(plan.keys) + 1
         return [split(self.query(histogram_sql(h)), places) for h in plan.histograms]
+
+    def distincts(self, plan: PlannedRelease) -> list[Totals]:
+        """Return the counts of distinct values by group, one for each cap."""
+        return [self._counted(distinct, len(plan.keys)) for distinct in plan.distincts]
+
+    def _counted(self, distinct: Distinct, keys: int) -> Totals:
+        rows = self.query(distinct_sql(distinct))
+        if not distinct.caps:
+            return split(rows, keys)
+        groups: dict[Row, list[Row]] = {}
+        for row in rows:
+            groups.setdefault(row[:keys], []).append(row[keys:])
+        ends = list(accumulate(map(len, groups.values())))
+        both = np.array([pair for pairs in groups.values() for pair in pairs], np.uint64)
+        units, values = both.reshape(-1, 2).T
+        found = [matched(PairTable(list(groups), ends, units, values), c) for c in distinct.caps]
+        return {key: tuple(int(n[i]) for n in found) for i, key in enumerate(groups)}
 
     def image(self, image: Image, limit: int) -> tuple[Row, ...] | None:
         rows = self.query(lower_public.image_sql(image, limit))

@@ -231,7 +231,7 @@ class Writer:
     def aggregate(self, *, user: bool, plain: bool = False) -> str:
         """Return an aggregate, with a FILTER now and then. plain: as DuckDB reads it, without bounds."""
         r = self._r
-        match r.randrange(13):
+        match r.randrange(14):
             case 0 | 1:
                 call = "COUNT(*)"
             case 2:
@@ -246,6 +246,9 @@ class Writer:
                 call = f"AVG({self.number(2)})"
             case 11:
                 call = self._ranked()
+            case 12:
+                columns = self._column("t", "n", "b", "f", "m")
+                call = pick(r, (f"COUNT(DISTINCT {columns})", f"COUNT(DISTINCT ({columns}, 1))"))
             case 10:
                 call = f"{pick(r, ('VAR_POP', 'VAR_SAMP', 'VARIANCE'))}({self.number(1)})"
             case _:

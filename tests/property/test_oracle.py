@@ -6,6 +6,7 @@ gives, and nothing of how the analysis derives its numbers. SENSITIVITY.md asks 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,14 +18,16 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracle.judge import compare, compare_histograms, released
+from oracle import small_engine
+from oracle.judge import compare, compare_distincts, compare_histograms, released
 from oracle.neighbours import Database, database, neighbours, rows_of
 from oracle.small_engine import SmallEngine, Totals
 from oracle.small_schema import PUBLIC, small_catalog
 from oracle.statements import pick, statement
 
 from dp_sql.errors import DPSQLError, InternalError
-from dp_sql.executor import lower_histogram, lower_relation
+from dp_sql.executor import lower_distinct, lower_histogram, lower_relation
+from dp_sql.mechanisms.distinct import matched as _matched
 from dp_sql.parser.statement import parse
 from dp_sql.plan.relation import BoundGroups, CountMeasure, Measure, Relation, SumMeasure
 from dp_sql.plan.release import PlannedRelease
@@ -59,11 +62,16 @@ def sums(plan: PlannedRelease) -> tuple[Totals, Totals | None]:
     return released(plan, engine().totals(plan)), engine().chosen(plan)
 
 
-def examine(r: Random) -> None:
-    """Check one random statement on one random database against all its neighbours."""
+def examine(r: Random, words: str = "") -> None:
+    """Check one random statement on one random database against all its neighbours.
+
+    words: a pattern that the statement holds.
+    """
     catalog = random_catalog(r)
     user = catalog.unit.level is Level.USER
     sql = statement(r, user=user)
+    while not re.search(words, sql):
+        sql = statement(r, user=user)
     COUNTS["statements"] += 1
     try:
         query = parse(sql, catalog)
@@ -92,12 +100,16 @@ def examine(r: Random) -> None:
     engine().use("visits", 0)
     before = [sums(plan) for plan in plans]
     weights = [engine().histograms(plan) for plan in plans]
+    values = [engine().distincts(plan) for plan in plans]
     for part, other in enumerate(near, start=1):
         engine().use("visits", part)
         told = partial(described, sql, catalog, data, other)
-        for plan, fact, old, held in zip(plans, facts, before, weights, strict=True):
+        for plan, fact, old, held, counted in zip(
+            plans, facts, before, weights, values, strict=True
+        ):
             compare(plan, fact, old, sums(plan), told, COUNTS)
             compare_histograms(plan, fact, held, engine().histograms(plan), told, COUNTS)
+            compare_distincts(plan, fact, counted, engine().distincts(plan), told, COUNTS)
 
 
 def described(sql: str, catalog: Catalog, data: Database, other: Database) -> str:
@@ -133,6 +145,8 @@ def test_no_neighbour_moves_a_vector_further_than_derived() -> None:
     assert COUNTS["reached"] >= 250
     assert COUNTS["histograms"] >= 100
     assert COUNTS["filled"] >= 20
+    assert COUNTS["distincts"] >= 100
+    assert COUNTS["vouched"] >= 20
 
 
 def _too_small(contribution: ContributionSet, groups: int) -> Profile:
@@ -162,33 +176,42 @@ def _without_ends(measure: Measure, *rest: Any) -> str:
     return _ENFORCED(free, *rest)
 
 
-MUTANTS: dict[str, tuple[object, str, Callable[..., object]]] = {
-    "one end forgotten": (delta, "_one_sided", _too_small),
-    "substitution as add_remove": (delta, "_two_sided", lambda c, g, _: delta._one_sided(c, g)),
+RANKED, COUNTED = r"MEDIAN|QUANTILE|MIN|MAX", r"COUNT\(DISTINCT (?!\w*uid)"
+MUTANTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
+    "one end forgotten": (delta, "_one_sided", _too_small, ""),
+    "substitution as add_remove": (delta, "_two_sided", lambda c, g, _: delta._one_sided(c, g), ""),
     "groups not bounded": (
         lower_relation, "_pairs",
-        lambda r: f"({lower_relation.lower_relation(_unbounded(r))}) AS pairs_",
+        lambda r: f"({lower_relation.lower_relation(_unbounded(r))}) AS pairs_", "",
     ),
     "rows not bounded": (
-        lower_relation, "_bound", lambda _, value, *__: f"CAST({value} AS HUGEINT)",
+        lower_relation, "_bound", lambda _, value, *__: f"CAST({value} AS HUGEINT)", "",
     ),
     "values not spread": (
         lower_histogram, "_weight", lambda s: f"CAST(n * {1 << s.low_bits} AS BIGINT)",
+        RANKED,
+    ),
+    "values vouched for without a cap": (
+        small_engine, "matched", lambda pairs, _: _matched(pairs, 1000), COUNTED,
+    ),
+    "groups of distinct values not bounded": (
+        lower_distinct, "group_order", lambda *_: "u", COUNTED,
     ),
     "groups of a histogram not bounded": (
-        lower_histogram, "group_order", lambda _: "u",  # one rank for all groups of a unit
+        lower_histogram, "group_order", lambda _: "u", RANKED,  # one rank for all groups of a unit
     ),
-    "the statement's bounds forgotten": (lower_relation, "_bound", _without_ends),
+    "the statement's bounds forgotten": (lower_relation, "_bound", _without_ends, "contribution"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_oracle_finds_a_wrong_rule(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(*MUTANTS[name])
+    *patch, words = MUTANTS[name]
+    monkeypatch.setattr(*patch)
 
     def search() -> None:
-        for index in range(600):  # the first that is found ends it
-            examine(Random(f"mutant-{index}"))
+        for index in range(400):  # the first that is found ends it
+            examine(Random(f"mutant-{index}"), words)
 
     with pytest.raises(AssertionError):
         search()

@@ -208,7 +208,7 @@ def test_equal_aggregates_with_other_bounds_are_two() -> None:
         ("COUNT(*, contribution_bounds_per_row => (0, 5))", UnsupportedSQLError, "no values"),
         ("COUNT(*, contribution_bounds_per_group => (0, 1.5))", ParameterError, "whole numbers"),
         ("COUNT(*, contribution_bounds_per_group => (-2, 0))", ParameterError, "at least 1"),
-        ("COUNT(DISTINCT user_id, contribution_bounds_per_group => (0, 1))", QueryError, "SQL"),
+        ("COUNT(DISTINCT user_id, contribution_bounds_per_group => (0, 1))", UnsupportedSQLError, "once"),
         ("VAR_SAMP(amount, contribution_bounds_per_group => (0, 5))", UnsupportedSQLError, "row by row"),
         ("SUM(amount, contribution_bounds_per_group => (5, 5))", ParameterError, "below the upper"),
         ("SUM(amount, contribution_bounds_per_group => (0, 5, 6))", ParameterError, "two numbers"),

@@ -61,7 +61,6 @@ REFUSED = [
     ("SELECT FIRST(amount) FROM visits", UnsupportedSQLError),
     ("SELECT STRING_AGG(category, ',') FROM visits", UnsupportedSQLError),
     ("SELECT SUM(DISTINCT amount) FROM visits", UnsupportedSQLError),
-    ("SELECT COUNT(DISTINCT region) FROM visits", UnsupportedSQLError),
     ("SELECT COUNT(region, category) FROM visits", UnsupportedSQLError),
     ("SELECT SUM(COUNT(*)) FROM visits", QueryError),
     ("SELECT COUNT(*) FROM visits, users", NotPrivateError),
