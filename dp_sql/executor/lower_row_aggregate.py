@@ -9,7 +9,7 @@ from dp_sql.executor.lower_expression import literal, lower
 from dp_sql.executor.lower_measure import grid
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.relation import SumMeasure
-from dp_sql.plan.rows import Grid, RowAggregate, RowAggregateKind, WindowFunction
+from dp_sql.plan.rows import Grid, Order, RowAggregate, RowAggregateKind, WindowFunction
 from dp_sql.schema.sqltype import DOUBLE, SqlType
 
 _Kind = RowAggregateKind
@@ -23,9 +23,10 @@ def aggregate_sql(aggregate: RowAggregate, name: Naming) -> str:
     """Return DuckDB's text of an aggregate over one owner's rows.
 
     Claim:   it raises for no rows, and gives the same bits whatever order the rows come in.
-    Why:     counts, extremes, quantiles and truth values don't depend on order; sums are of whole
-             numbers and decimals, or of whole steps of a grid, exact in a HUGEINT that can't
-             overflow; means, variances and roots are one expression over such sums.
+    Why:     counts, extremes, quantiles and truth values don't depend on order; of what comes first,
+             last or most often the values themselves break the ties; sums are of whole numbers and
+             decimals, or of whole steps of a grid, exact in a HUGEINT that can't overflow; means,
+             variances, covariances and roots are one expression over such sums.
     Assumes: the typing (`plan.row_aggregates`) lets no sum in whose type could overflow.
     Source:  [McSherry2009]
     """
@@ -46,6 +47,13 @@ def aggregate_sql(aggregate: RowAggregate, name: Naming) -> str:
             return _at(aggregate, text, name)
         case _Kind.MIN | _Kind.MAX:
             return f"{kind.value.lower()}({text})"
+        case _Kind.MODE:
+            return f"mode({text} ORDER BY {text})"
+        case _Kind.FIRST | _Kind.LAST:
+            order = ", ".join([*(order_sql(o, name) for o in aggregate.order), text])
+            return f"{kind.value.lower()}({text} ORDER BY {order})"
+        case _Kind.COVAR_POP:
+            return _covariance(aggregate, text, argument, name)
         case _Kind.BOOL_AND | _Kind.BOOL_OR:
             return f"{kind.value.lower()}({text})"
         case _Kind.MEDIAN | _Kind.QUANTILE_CONT | _Kind.QUANTILE_DISC:
@@ -120,6 +128,29 @@ def _variance(aggregate: RowAggregate, text: str, argument: Expression) -> str:
     return f"(CASE WHEN {n} >= {least} THEN {value} END)"
 
 
+def _covariance(aggregate: RowAggregate, text: str, argument: Expression, name: Naming) -> str:
+    """Return a covariance from the exact n, sums and sum of products of the steps a and b."""
+    second, one, two = aggregate.second, aggregate.grid, aggregate.second_grid
+    if second is None or one is None or two is None:
+        raise InternalError("a covariance needs two grids")
+    a, b = _steps(text, argument, one), _steps(lower(second, name), second, two)
+    n, s, t, p = f"count({a})", f"sum({a})", f"sum({b})", f"sum({a} * {b})"
+    exact = f"CAST({n} * {p} - {s} * {t} AS DOUBLE)"
+    rough = (
+        f"(CAST({n} AS DOUBLE) * CAST({p} AS DOUBLE) - CAST({s} AS DOUBLE) * CAST({t} AS DOUBLE))"
+    )
+    spread = f"CASE WHEN {n} < {_EXACT_ROWS} THEN {exact} ELSE {rough} END"
+    area = literal(float(one.step * two.step), DOUBLE)
+    return f"(CASE WHEN {n} >= 1 THEN {spread} / CAST({n} AS DOUBLE) / CAST({n} AS DOUBLE) * {area} END)"
+
+
+def order_sql(order: Order, name: Naming) -> str:
+    """Return the text of an item of ORDER BY."""
+    direction = "DESC" if order.descending else "ASC"
+    nulls = "FIRST" if order.nulls_first else "LAST"
+    return f"{lower(order.expression, name)} {direction} NULLS {nulls}"
+
+
 def window_sql(function: WindowFunction, name: Naming) -> str:
     """Return DuckDB's text of a window function over one owner's rows.
 
@@ -141,12 +172,7 @@ def window_sql(function: WindowFunction, name: Naming) -> str:
     if function.partition:
         parts.append("PARTITION BY " + ", ".join(lower(e, name) for e in function.partition))
     if function.order:
-        items = (
-            f"{lower(o.expression, name)} {'DESC' if o.descending else 'ASC'} "
-            f"NULLS {'FIRST' if o.nulls_first else 'LAST'}"
-            for o in function.order
-        )
-        parts.append("ORDER BY " + ", ".join(items))
+        parts.append("ORDER BY " + ", ".join(order_sql(o, name) for o in function.order))
     if function.frame:
         parts.append(function.frame)
     text = f"{call} OVER ({' '.join(parts)})"

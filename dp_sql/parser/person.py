@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from sqlglot import exp
 
@@ -11,12 +13,14 @@ from dp_sql.errors import QueryError
 from dp_sql.parser import aggregates
 from dp_sql.parser.correlated import require_own
 from dp_sql.parser.expressions import Expressions, Hook
+from dp_sql.parser.person_pairs import PAIRS, pair_value
+from dp_sql.parser.row_values import folded
 from dp_sql.parser.scope import Scope, Statement
 from dp_sql.parser.text import position_of
 from dp_sql.plan import functions
-from dp_sql.plan.expression import Column, Expression, Literal, Ref
+from dp_sql.plan.expression import Cast, Column, Expression, Literal, Ref
 from dp_sql.plan.row_aggregates import ORDERED, typed
-from dp_sql.plan.rows import GroupRows, RowAggregate, RowAggregateKind, Rows
+from dp_sql.plan.rows import GroupRows, Order, RowAggregate, RowAggregateKind, Rows
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
 
@@ -30,16 +34,19 @@ _NAMES = {
     "PERCENTILE_DISC": _Kind.QUANTILE_DISC, "QUANTILE": _Kind.QUANTILE_DISC,
     "BOOL_AND": _Kind.BOOL_AND, "BOOL_OR": _Kind.BOOL_OR, "LOGICAL_AND": _Kind.BOOL_AND,
     "LOGICAL_OR": _Kind.BOOL_OR, "ANY_VALUE": _Kind.MIN, "ARBITRARY": _Kind.MIN,
+    "MODE": _Kind.MODE, "FIRST": _Kind.FIRST, "LAST": _Kind.LAST,
 }  # fmt: skip
 _PLACES = {
     "ARG_MIN": _Kind.ARG_MIN, "ARGMIN": _Kind.ARG_MIN, "MIN_BY": _Kind.ARG_MIN,
     "ARG_MAX": _Kind.ARG_MAX, "ARGMAX": _Kind.ARG_MAX, "MAX_BY": _Kind.ARG_MAX,
 }  # fmt: skip
 _LENGTHS = (exp.Length, exp.ArraySize)
+_ENDS = (_Kind.FIRST, _Kind.LAST)
 _QUANTILES = (_Kind.QUANTILE_CONT, _Kind.QUANTILE_DISC)
 ALLOWED = (
     "COUNT, SUM, AVG, MIN, MAX, VAR_*, STDDEV_*, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, ARG_MIN, "
-    "ARG_MAX, BOOL_AND, BOOL_OR, or the length of a LIST"
+    "ARG_MAX, MODE, FIRST and LAST with ORDER BY, COVAR_*, CORR, REGR_*, BOOL_AND, BOOL_OR, or the "
+    "length of a LIST"
 )
 
 
@@ -79,6 +86,8 @@ class PersonGroups:
         Raises QueryError for a column that is neither.
         """
         call = None if isinstance(node, exp.Window) else aggregates.read(self._plain(node))
+        if call is not None and call.name in PAIRS:
+            return self._pair(call)
         if call is not None:
             found = Ref(self._aggregate(call))
             if self._padded and found.column.nullable is False:
@@ -107,8 +116,16 @@ class PersonGroups:
 
         The length of a collected list counts rows, and any value may be the smallest.
         """
+        if isinstance(node, exp.Filter) and isinstance(node.this, exp.IgnoreNulls):
+            return exp.Filter(this=self._plain(node.this), expression=node.expression)
         if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
             return node.this
+        if isinstance(node, exp.Bracket) and isinstance(node.this, exp.ArrayAgg):
+            place = _place(node)
+            kind = None if place is None else {0: exp.First, -2: exp.Last}.get(place)
+            more = (v for k, v in node.this.args.items() if k not in ("this", "nulls_excluded"))
+            if kind is not None and isinstance(node.this.this, exp.Order) and not any(more):
+                return kind(this=node.this.this)
         if isinstance(node, _LENGTHS) and isinstance(node.this, exp.ArrayAgg):
             inner = node.this
             more = (v for k, v in inner.args.items() if k not in ("this", "nulls_excluded"))
@@ -164,7 +181,12 @@ class PersonGroups:
                 call.bounds[0],
                 hint="CLAMP(x, low, high)",
             )
+        if call.name == "COUNT_IF":
+            return self._count_if(call)
         kind, argument, fraction = self._read(call)
+        order: tuple[Order, ...] = ()
+        if kind in _ENDS:
+            argument, order = self._ordered(call, argument)
         bound = None if argument is None else self._inner.bind(argument)
         by = self._by(call) if kind in _PLACES.values() else None
         if call.condition is not None:
@@ -172,25 +194,83 @@ class PersonGroups:
             value = Literal(1, sqltype.INTEGER) if bound is None else bound
             bound = functions.case(((condition, value),), Literal(None, sqltype.NULL))
             kind = _Kind.COUNT if kind is _Kind.COUNT_ROWS else kind
-        require_own(self._scope, call.node, [e for e in (bound, by) if e is not None])
+        return self._kept(call, kind, bound, fraction=fraction, by=by, order=order)
+
+    def _kept(
+        self, call: aggregates.Call, kind: RowAggregateKind, bound: Expression | None, **rest: Any
+    ) -> Column:
+        """Return the column of an aggregate; equal ones are one. rest: of `RowAggregate`."""
         try:
             bound, type_ = typed(kind, bound)
         except functions.TypeProblem as problem:
             raise self._statement.wrong(f"{problem}.", call.node) from None
-        for known in self._aggregates:
-            if (known.kind, known.argument, known.fraction, known.by) == (
-                kind,
-                bound,
-                fraction,
-                by,
-            ):
-                return known.column
         counted = kind in (_Kind.COUNT, _Kind.COUNT_ROWS, _Kind.COUNT_DISTINCT)
         column = self._statement.column(call.name.lower(), type_, nullable=not counted)
         found = position_of(self._statement.text, call.node)
         place = None if found is None else (self._statement.text, found)
-        self._aggregates.append(RowAggregate(kind, bound, column, fraction, by=by, place=place))
+        made = RowAggregate(kind, bound, column, place=place, **rest)
+        require_own(self._scope, call.node, made.read)
+        for known in self._aggregates:
+            if replace(made, column=known.column) == known:
+                return known.column
+        self._aggregates.append(made)
         return column
+
+    def _count_if(self, call: aggregates.Call) -> Column:
+        """Return COUNT_IF: the sum of ones and zeros, NULL where there are neither, as in DuckDB."""
+        node = call.node.this if isinstance(call.node, exp.Filter) else call.node
+        bound = self._inner.bind_condition(
+            node.this if isinstance(node, exp.CountIf) else node.expressions[0]
+        )
+        if isinstance(call.node, exp.Filter):
+            where = self._inner.bind_condition(call.node.expression.this)
+            bound = functions.case(((where, bound),), Literal(None, sqltype.NULL))
+        return self._kept(call, _Kind.SUM, bound)
+
+    def _ordered(
+        self, call: aggregates.Call, argument: exp.Expr | None
+    ) -> tuple[exp.Expr, tuple[Order, ...]]:
+        """Return what FIRST or LAST gives, and its order."""
+        if not isinstance(argument, exp.Order) or call.condition is not None:
+            raise self._statement.unsupported(
+                f"{call.name} needs an order, and no FILTER.",
+                call.node,
+                hint=f"{call.name}(x ORDER BY y)",
+            )
+        items = []
+        for item in argument.expressions:
+            value = self._inner.bind(item.this)
+            items.append(
+                Order(value, bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
+            )
+        return argument.this, tuple(items)
+
+    def _pair(self, call: aggregates.Call) -> Expression:
+        """Return a covariance, a correlation or a part of a regression, from exact sums."""
+        y, x = (self._inner.bind(part) for part in self._two(call))
+        both = folded("and", [functions.call("is_not_null", (e,)) for e in (y, x)])
+        if call.condition is not None:
+            both = folded("and", [self._inner.bind_condition(call.condition), both])
+        try:
+            y, x = (
+                functions.cast(
+                    functions.case(((both, e),), Literal(None, sqltype.NULL)), sqltype.DOUBLE
+                )
+                for e in (y, x)
+            )
+        except functions.TypeProblem as problem:
+            raise self._statement.wrong(f"{problem}.", call.node) from None
+        if not all(e.operand.type.is_numeric for e in (y, x) if isinstance(e, Cast)):
+            raise self._statement.wrong(f"{call.name} takes numbers.", call.node)
+
+        def part(kind: RowAggregateKind, value: Expression) -> Expression:
+            second = {"second": x} if kind is _Kind.COVAR_POP else {}
+            return Ref(self._kept(call, kind, value, **second))
+
+        count = part(_Kind.COUNT, y)
+        if self._padded and call.name == "REGR_COUNT":
+            return functions.call("coalesce", (count, Literal(0, sqltype.BIGINT)))
+        return pair_value(call.name, part, count, y, x)
 
     def _read(
         self, call: aggregates.Call
@@ -276,3 +356,12 @@ class PersonGroups:
 
     def _form(self, call: aggregates.Call) -> Exception:
         return self._statement.unsupported(f"this form of {call.name} isn't answered.", call.node)
+
+
+def _place(node: exp.Bracket) -> int | None:
+    """Return which element of a list is taken, where it is a constant: one less than is written."""
+    place = node.expressions[0] if len(node.expressions) == 1 else None
+    sign = 1
+    if isinstance(place, exp.Neg):
+        place, sign = place.this, -1
+    return sign * int(place.name) if isinstance(place, exp.Literal) and place.is_int else None

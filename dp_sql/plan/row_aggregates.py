@@ -16,6 +16,16 @@ from dp_sql.schema.sqltype import BIGINT, BOOLEAN, DOUBLE, HUGEINT, Kind, SqlTyp
 
 _Kind = RowAggregateKind
 _MOMENTS = (_Kind.VAR_POP, _Kind.VAR_SAMP, _Kind.STDDEV_POP, _Kind.STDDEV_SAMP)
+_ONE_OF = (
+    _Kind.MIN,
+    _Kind.MAX,
+    _Kind.QUANTILE_DISC,
+    _Kind.ARG_MIN,
+    _Kind.ARG_MAX,
+    _Kind.MODE,
+    _Kind.FIRST,
+    _Kind.LAST,
+)  # fmt: skip  kinds that give one of the values
 _SUMS = (_Kind.SUM, _Kind.SUM_DISTINCT, _Kind.AVG)
 _DIGITS = 24  # of decimals whose sum over 2^45 rows still fits DECIMAL(38)
 ORDERED = (Kind.DATE, Kind.TIMESTAMP, Kind.TIME, Kind.VARCHAR, Kind.BOOLEAN)
@@ -25,7 +35,9 @@ def needs_grid(kind: RowAggregateKind, argument: Expression | None) -> bool:
     """Return whether an aggregate is over steps of a grid, so that its argument needs bounds."""
     if argument is None:
         return False
-    return kind in _MOMENTS or (kind in (_Kind.SUM, _Kind.AVG) and argument.type.is_float)
+    return kind in (*_MOMENTS, _Kind.COVAR_POP) or (
+        kind in (_Kind.SUM, _Kind.AVG) and argument.type.is_float
+    )
 
 
 def typed(kind: RowAggregateKind, argument: Expression | None) -> tuple[Expression | None, SqlType]:
@@ -49,7 +61,7 @@ def typed(kind: RowAggregateKind, argument: Expression | None) -> tuple[Expressi
             if type_.kind is not Kind.BOOLEAN:
                 raise TypeProblem(f"{kind.value} takes conditions, not {type_}")
             return argument, BOOLEAN
-        case _Kind.MIN | _Kind.MAX | _Kind.QUANTILE_DISC | _Kind.ARG_MIN | _Kind.ARG_MAX:
+        case _ if kind in _ONE_OF:
             if not type_.is_numeric and type_.kind not in ORDERED:
                 raise TypeProblem(f"{kind.value} isn't answered for {type_}")
             return argument, type_
@@ -97,8 +109,10 @@ def aggregate_domain(aggregate: RowAggregate, columns: Mapping[int, Domain], lim
     match aggregate.kind:
         case _Kind.BOOL_AND | _Kind.BOOL_OR:
             return BOOLEANS
-        case _Kind.MIN | _Kind.MAX | _Kind.QUANTILE_DISC | _Kind.ARG_MIN | _Kind.ARG_MAX:
+        case kind if kind in _ONE_OF:
             return inner
+        case _Kind.COVAR_POP if aggregate.second is not None:
+            return _together(inner, domain_of(aggregate.second, columns))
         case _Kind.AVG | _Kind.MEDIAN | _Kind.QUANTILE_CONT:
             return Domain(inner.low, inner.high)
         case _Kind.SUM | _Kind.SUM_DISTINCT:
@@ -107,6 +121,14 @@ def aggregate_domain(aggregate: RowAggregate, columns: Mapping[int, Domain], lim
             return Domain(low, high, step_of(aggregate.column.type))
         case _:
             return _spread(aggregate.kind, inner)
+
+
+def _together(first: Domain, second: Domain) -> Domain:
+    """Return the interval of a covariance: at most the roots of both variances' largest values."""
+    if first.low is None or first.high is None or second.low is None or second.high is None:
+        return UNKNOWN
+    most = (first.high - first.low) * (second.high - second.low) / 4
+    return Domain(-most, most)
 
 
 def _spread(kind: RowAggregateKind, inner: Domain) -> Domain:

@@ -118,6 +118,15 @@ class Mark:
     value: Expression | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One item of ORDER BY."""
+
+    expression: Expression
+    descending: bool
+    nulls_first: bool
+
+
 class RowAggregateKind(StrEnum):
     """The aggregates over one person's rows; each gives the same bits in whatever order rows come."""
 
@@ -140,6 +149,10 @@ class RowAggregateKind(StrEnum):
     BOOL_OR = "BOOL_OR"
     ARG_MIN = "ARG_MIN"
     ARG_MAX = "ARG_MAX"
+    MODE = "MODE"
+    FIRST = "FIRST"
+    LAST = "LAST"
+    COVAR_POP = "COVAR_POP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +169,9 @@ class RowAggregate:
     """One aggregate of `GroupRows`. A FILTER has become a CASE in the argument.
 
     grid: the planner's, for sums and moments of floats. fraction: of a quantile. by: what ARG_MIN and
-    ARG_MAX compare; of rows that tie, the one with the smallest or largest argument. place: the
-    statement and where the aggregate stands in it, for messages.
+    ARG_MAX compare; of rows that tie, the one with the smallest or largest argument. order: of FIRST
+    and LAST; of rows that tie, likewise. second: what COVAR_POP multiplies with, NULL where the
+    argument is, on second_grid. place: the statement and where the aggregate stands in it, for messages.
     """
 
     kind: RowAggregateKind
@@ -166,7 +180,16 @@ class RowAggregate:
     fraction: Fraction | None = None
     grid: Grid | None = None
     by: Expression | None = None
+    order: tuple[Order, ...] = ()
+    second: Expression | None = None
+    second_grid: Grid | None = None
     place: tuple[str, Position] | None = field(default=None, compare=False)
+
+    @property
+    def read(self) -> tuple[Expression, ...]:
+        """What it reads of a row."""
+        found = (self.argument, self.by, self.second, *(item.expression for item in self.order))
+        return tuple(e for e in found if e is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,15 +203,6 @@ class GroupRows:
     keys: tuple[Column, ...]
     key_expressions: tuple[Expression, ...]
     aggregates: tuple[RowAggregate, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """One item of ORDER BY."""
-
-    expression: Expression
-    descending: bool
-    nulls_first: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,11 +83,22 @@ def _gridded(aggregate: RowAggregate, columns: Mapping[int, Domain]) -> RowAggre
         return aggregate
     if kind in (RowAggregateKind.SUM, RowAggregateKind.AVG):
         return replace(aggregate, grid=_sum_grid(argument, columns, aggregate.place))
-    low, high = _ends(argument, columns, aggregate.place)
+    centred, grid = _centred(argument, columns, aggregate.place)
+    if aggregate.second is None:
+        return replace(aggregate, argument=centred, grid=grid)
+    second, other = _centred(aggregate.second, columns, aggregate.place)
+    return replace(aggregate, argument=centred, grid=grid, second=second, second_grid=other)
+
+
+def _centred(
+    argument: Expression, columns: Mapping[int, Domain], place: tuple[str, Position] | None
+) -> tuple[Expression, Grid]:
+    """Return the distance from the middle of the bounds, which moments don't depend on, and its grid."""
+    low, high = _ends(argument, columns, place)
     middle = float((low + high) / 2)
     half = max(high - Fraction(middle), Fraction(middle) - low)
     centred = functions.call("-", (argument, Literal(middle, DOUBLE)))
-    return replace(aggregate, argument=centred, grid=Grid(-half, half, _step(half, _MOMENT_STEPS)))
+    return centred, Grid(-half, half, _step(half, _MOMENT_STEPS))
 
 
 def _sum_grid(

@@ -64,7 +64,7 @@ def require_local(rows: Rows, level: Level) -> None:
         case Mark():
             _require_mark(rows, level)
         case GroupRows(source=source, key_expressions=keys, aggregates=aggregates):
-            read = tuple(e for a in aggregates for e in (a.argument, a.by) if e is not None)
+            read = tuple(e for a in aggregates for e in a.read)
             _reads((*keys, *read), output(source))
             require_local(source, level)
             if is_protected(source):

@@ -166,11 +166,7 @@ def drifts_of(rows: Rows, unit: PrivacyUnit) -> Drifts | None:
             below = _if_still(keys, drifts_of(source, unit))
             if below is None:
                 return None
-            return {
-                a.column.number: None
-                for a in aggregates
-                if not _all_still((e for e in (a.argument, a.by) if e is not None), below)
-            }
+            return {a.column.number: None for a in aggregates if not _all_still(a.read, below)}
         case WindowRows(source=source, functions=functions):
             below = drifts_of(source, unit)
             if below is None:

@@ -278,9 +278,11 @@ class Maker:
         number = write.number(1)
         real = f"CAST({number} AS DOUBLE)"  # of decimals DuckDB rounds a quantile to a decimal
         by = write.number(0)
-        free = (  # DuckDB's own answer has no order, or is NULL for nothing
-            f"COUNT_IF({write.condition(0)})", f"ARG_MIN({number}, {by})", f"ARG_MAX({number}, {by})",
-            f"ANY_VALUE({number})", f"LEN(LIST({number}))",
+        free = (  # DuckDB's own answer has no order, or is NaN
+            f"ARG_MIN({number}, {by})", f"ARG_MAX({number}, {by})", f"MODE({number})",
+            f"ANY_VALUE({number})", f"LEN(LIST({number}))", f"FIRST({number} ORDER BY {by} DESC)",
+            f"LIST({number} ORDER BY {by} NULLS FIRST)[-1]", f"CORR({number}, {by})",
+            f"{pick(r, ('REGR_SLOPE', 'REGR_R2', 'REGR_INTERCEPT'))}({number}, {by})",
         )  # fmt: skip
         call = pick(r, (
             "COUNT(*)", f"COUNT({number})", f"SUM({number})", f"AVG({number})", f"MIN({number})",
@@ -288,9 +290,10 @@ class Maker:
             f"{pick(r, ('VAR_POP', 'STDDEV_SAMP', 'VARIANCE', 'STDDEV_POP'))}({number})",
             f"BOOL_OR({write.condition(0)})", f"QUANTILE_DISC({number}, 0.25)",
             f"QUANTILE_CONT({real}, 0.75)", *(() if self.tame else free),
-            f"COVAR_POP({number}, {write.number(0)})", f"SUM(DISTINCT {number})",
+            f"{pick(r, ('COVAR_POP', 'COVAR_SAMP', 'REGR_SXY', 'REGR_AVGX'))}({number}, {by})",
+            f"COUNT_IF({write.condition(0)})", f"SUM(DISTINCT {number})",
         ))  # fmt: skip
-        filtered = r.random() < 0.2 and not call.startswith("LEN")
+        filtered = r.random() < 0.2 and not call.startswith(("LEN", "FIRST", "LIST"))
         return f"{call} FILTER (WHERE {write.condition(0)})" if filtered else call
 
     def having(self, write: Writer) -> str:

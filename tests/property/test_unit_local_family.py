@@ -112,6 +112,10 @@ STATEMENTS = {
     "WHERE o.uid = v.uid)",
     "scalar": "SELECT COUNT(*), SUM(x) FROM visits v WHERE v.f > (SELECT AVG(w.f) FROM visits w "
     "WHERE w.uid = v.uid)",
+    "first and most": "SELECT SUM(a), SUM(b), SUM(CLAMP(c, -9, 9)) FROM (SELECT uid, FIRST(x ORDER BY d) "
+    "AS a, MODE(x) AS b, REGR_SLOPE(f, x) AS c FROM visits GROUP BY uid) AS q",
+    "near frame": "SELECT SUM(CLAMP(w, -5, 5)) FROM (SELECT uid, SUM(f) OVER (PARTITION BY uid ORDER BY d "
+    "RANGE BETWEEN INTERVAL 1 DAY PRECEDING AND CURRENT ROW) AS w FROM visits) AS q",
     "top of person": "SELECT SUM(q.total), COUNT(*) FROM persons p, LATERAL (SELECT o.total FROM orders o "
     "WHERE o.uid = p.uid ORDER BY o.day LIMIT 2) AS q",
 }  # fmt: skip
