@@ -15,6 +15,7 @@ from dp_sql.mechanisms.ranks import beyond, rank_error
 from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.facts import HistogramFacts
 from dp_sql.plan.histogram import Extreme, Histogram, Popular
+from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.printer import expression_text, measure_text, relation_text
 from dp_sql.plan.relation import Measure, MomentMeasure, SumMeasure
 from dp_sql.plan.release import (
@@ -24,6 +25,7 @@ from dp_sql.plan.release import (
     CountReadout,
     DistinctReadout,
     MeanReadout,
+    PairReadout,
     PlannedRelease,
     Readout,
     Release,
@@ -261,6 +263,8 @@ def _aggregate(aggregate: Aggregate) -> str:
     argument = expression_text(aggregate.argument)
     if aggregate.kind is AggregateKind.COUNT_OWNERS:
         return f"{aggregate.kind.value} where {argument} is not NULL"
+    if aggregate.second is not None:
+        argument += f", {expression_text(aggregate.second)}"
     return f"{aggregate.kind.value}({argument})"
 
 
@@ -286,7 +290,7 @@ def _error(step: Step, readout: Readout) -> str:
     measure = plan.vectors[readout.vector].measure
     noise = step.measurement.noises[readout.vector]
     match readout:
-        case MeanReadout() | VarianceReadout():
+        case MeanReadout() | VarianceReadout() | PairReadout():
             return "its error depends on how many rows there are, which is not public"
         case CountReadout(with_null=with_null):
             weights = [1.0] * _components(plan, readout.vector, with_null=with_null)
@@ -309,6 +313,8 @@ def _components(plan: PlannedRelease, vector: int, *, with_null: bool) -> int:
     measure = plan.vectors[vector].measure
     if isinstance(measure, MomentMeasure):
         return measure.degree + 1 + int(with_null and measure.null_component)
+    if isinstance(measure, PairMeasure):
+        return measure.products + int(with_null and measure.null_component)
     return 1
 
 

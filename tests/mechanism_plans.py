@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from dp_sql.mechanisms.measurement import EXACT, Measurement, Selection, VectorNoise
 from dp_sql.plan.expression import Column, Literal, Ref
 from dp_sql.plan.facts import ExactTable, Facts, VectorFacts
+from dp_sql.plan.pair import Axis, PairMeasure
 from dp_sql.plan.relation import (
     CountMeasure,
     Measure,
@@ -52,6 +54,42 @@ def moments(
     null_component: bool = False,
 ) -> MomentMeasure:
     return MomentMeasure(ARGUMENT, Fraction(low), Fraction(high), cells, degree, null_component)
+
+
+def products(
+    first: tuple[float, float],
+    second: tuple[float, float],
+    *,
+    cells: tuple[int, int] = (2**15, 2**15),
+    degrees: tuple[int, int] = (2, 2),
+    null_component: bool = False,
+) -> PairMeasure:
+    one, two = (
+        Axis(ARGUMENT, Fraction(ends[0]), Fraction(ends[1]), count, degree)
+        for ends, count, degree in zip((first, second), cells, degrees, strict=True)
+    )
+    return PairMeasure((one, two), null_component)
+
+
+def pair_columns(
+    measure: PairMeasure, rows: Sequence[tuple[float | None, float | None]]
+) -> list[int]:
+    """Return the summed components of rows of two values, from the definition."""
+    sums = [0] * measure.size
+    for row in rows:
+        if None in row:
+            if measure.null_component:
+                sums[-1] += measure.total
+            continue
+        sides = []
+        for axis, value in zip(measure.axes, row, strict=True):
+            place = (Fraction(value or 0) - axis.low) / (axis.high - axis.low)
+            a = round(max(Fraction(0), min(Fraction(1), place)) * axis.cells)
+            b = axis.cells - a
+            sides.append([b, a] if axis.degree == 1 else [b * b, 2 * a * b, a * a])
+        for i, (one, two) in enumerate(itertools.product(*sides)):
+            sums[i] += one * two
+    return sums
 
 
 def total(low: float = 0, high: float = 100, step: Fraction | int = 1) -> SumMeasure:
@@ -99,7 +137,7 @@ def planned(
 
 
 def unit_of(measure: Measure) -> int:
-    return measure.total if isinstance(measure, MomentMeasure) else 1
+    return measure.total if isinstance(measure, MomentMeasure | PairMeasure) else 1
 
 
 def plain_readout(index: int, measure: Measure) -> Readout:
@@ -113,7 +151,7 @@ def plain_readout(index: int, measure: Measure) -> Readout:
 
 
 def contribution_of(measure: Measure) -> ContributionSet:
-    if isinstance(measure, MomentMeasure):
+    if isinstance(measure, MomentMeasure | PairMeasure):
         return Simplex(measure.size, measure.total)
     if isinstance(measure, SumMeasure):
         low, high = measure.ends

@@ -6,7 +6,7 @@ What is summed of it, and how its sums make the components, is in `lower_sums`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import assert_never
@@ -15,6 +15,7 @@ from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, UnsupportedSQLError
 from dp_sql.plan.conversion import decimal_of_steps
 from dp_sql.plan.functions import step_of
+from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import (
     CountMeasure,
     Measure,
@@ -26,6 +27,7 @@ from dp_sql.plan.sql_text import literal, once
 from dp_sql.schema.sqltype import BIGINT, DOUBLE, HUGEINT, INTEGER, INTEGER_BITS, Kind, SqlType
 
 _BIG = 2**63 - 1  # the largest BIGINT
+Simple = CountMeasure | SumMeasure | MomentMeasure | PresenceMeasure
 _MOST_MOVES = 64  # DOUBLEs that an end is moved by at most: a few are enough
 
 
@@ -43,7 +45,7 @@ class _Affine:
     ends: tuple[int, int]
 
 
-def grid(measure: Measure, argument: tuple[str, SqlType] | None) -> str:
+def grid(measure: Simple, argument: tuple[str, SqlType] | None) -> str:
     """Return the text of a row's integer, NULL where the row gives nothing to the measure.
 
     argument: the lowered argument and its type; None for a measure of whole rows.
@@ -60,16 +62,33 @@ def grid(measure: Measure, argument: tuple[str, SqlType] | None) -> str:
         case SumMeasure(low=low, high=high, step=step):
             line = _Affine(low, high, 1 / step, Fraction(0), measure.ends)
         case MomentMeasure(low=low, high=high, cells=cells):
-            slope = Fraction(0) if low == high else cells / (high - low)
-            first, last = measure.rows or (0, cells)
-            width = (high - low) / cells
-            ends = low + first * width, low + last * width
-            line = _Affine(*ends, slope, -low * slope, (first, last))
+            line = _line(low, high, cells, measure.rows or (0, cells))
         case _:
             assert_never(measure)
     if argument is None:
         raise InternalError("a sum or a moment takes an argument")
     return _placed(*argument, line)
+
+
+def grids(measure: Measure, arguments: Sequence[tuple[str, SqlType]]) -> tuple[str, ...]:
+    """Return the texts of a row's integers: two for a measure of two arguments, else one.
+
+    arguments: the lowered arguments, aligned with `plan.relation.arguments`. Each is as in `grid`.
+    """
+    if not isinstance(measure, PairMeasure):
+        return (grid(measure, arguments[0] if arguments else None),)
+    return tuple(
+        _placed(*argument, _line(axis.low, axis.high, axis.cells, (0, axis.cells)))
+        for axis, argument in zip(measure.axes, arguments, strict=True)
+    )
+
+
+def _line(low: Fraction, high: Fraction, cells: int, ends: tuple[int, int]) -> _Affine:
+    """Return the line of a place in [low, high] on a grid of `cells`, cut at `ends`."""
+    slope = Fraction(0) if low == high else cells / (high - low)
+    width = (high - low) / cells
+    first, last = ends
+    return _Affine(low + first * width, low + last * width, slope, -low * slope, ends)
 
 
 def _placed(text: str, type_: SqlType, line: _Affine) -> str:

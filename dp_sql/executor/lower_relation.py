@@ -7,11 +7,12 @@ from typing import assert_never
 
 from dp_sql.errors import InternalError, UnsupportedSQLError
 from dp_sql.executor.lower_expression import canonical, literal, lower
-from dp_sql.executor.lower_measure import grid
+from dp_sql.executor.lower_measure import grids
 from dp_sql.executor.lower_public import contiguous, fetched
 from dp_sql.executor.lower_rows import name, readable, rows_sql
 from dp_sql.executor.lower_sums import ROW_COUNT, accumulators, components, holds
 from dp_sql.plan.expression import Column, Expression, Ref, columns_of
+from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
@@ -25,6 +26,7 @@ from dp_sql.plan.relation import (
     SpreadRows,
     SumMeasure,
     SumPerUnit,
+    arguments,
 )
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.plan.rows import Filter
@@ -94,7 +96,7 @@ def _accumulators(
     return [
         tuple(
             (text, names.setdefault(text, f"s{i}_{j}"))
-            for j, text in enumerate(accumulators(measure, f"g{i}"))
+            for j, text in enumerate(accumulators(measure, f"g{i}", f"h{i}"))
         )
         for i, measure in enumerate(measured.measures)
     ]
@@ -133,7 +135,7 @@ def lower_relation(relation: Relation) -> str:
 
 
 def _measure(relation: MeasureRows | KeepKeys) -> str:
-    """Lower MeasureRows to one row a row: the owner, the keys, and one integer a measure.
+    """Lower MeasureRows to one row a row: the owner, the keys, and one integer an argument.
 
     A float column that is a measure's whole argument is read as it lies in the table: its grid makes
     NULL of NaN and 0 of -0.0 by itself. Every further float is canonical.
@@ -142,10 +144,12 @@ def _measure(relation: MeasureRows | KeepKeys) -> str:
     source = measured.source
     used = [*measured.key_expressions, *_predicates(source)]
     used += [
-        m.argument
+        argument
         for m in measured.measures
-        if m.argument is not None
-        and not (isinstance(m, SumMeasure | MomentMeasure) and isinstance(m.argument, Ref))
+        for argument in arguments(m)
+        if not (
+            isinstance(m, SumMeasure | MomentMeasure | PairMeasure) and isinstance(argument, Ref)
+        )
     ]
     rows = readable(source, frozenset(c.number for e in used for c in columns_of(e)))
     owner = owner_of(source)
@@ -155,9 +159,9 @@ def _measure(relation: MeasureRows | KeepKeys) -> str:
         keys[key] = canonical(lower(expression, rows.text), expression.type)
         items.append(f"{keys[key]} AS {name(key)}")
     for index, measure in enumerate(measured.measures):
-        argument = measure.argument
-        lowered = None if argument is None else (lower(argument, rows.text), argument.type)
-        items.append(f"{grid(measure, lowered)} AS g{index}")
+        lowered = [(lower(argument, rows.text), argument.type) for argument in arguments(measure)]
+        for text, letter in zip(grids(measure, lowered), "gh", strict=False):
+            items.append(f"{text} AS {letter}{index}")
     early = [
         _among(keys[column], column.type, values)
         for column, values in _public_values(relation)
@@ -285,7 +289,7 @@ def _bound(measure: Measure, value: str, count: str, most: int, bits: int) -> st
             low, high = measure.per_unit or (most * min(low, 0), most * max(high, 0))
             whole = f"greatest({_big(low)}, least({_big(high)}, {value}))"
             return _narrow(whole, max(abs(low), abs(high)))
-        case MomentMeasure():
+        case MomentMeasure() | PairMeasure():
             cut = f"{value} * {_big(most << bits)} // {count}"
             whole = value if bits == 0 else f"{value} * {_big(1 << bits)}"
             text = f"CASE WHEN {count} > {most} THEN {cut} ELSE {whole} END"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from dp_sql.executor.lower_pair import pair_components, pair_holds, powers
+from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import (
     CountMeasure,
     Measure,
@@ -18,10 +20,11 @@ _FITS = 2**63 - 1
 _HUGE = 2**127 - 1
 
 
-def accumulators(measure: Measure, place: str) -> tuple[str, ...]:
+def accumulators(measure: Measure, place: str, second: str = "") -> tuple[str, ...]:
     """Return the aggregates that a measure's components are computed from.
 
-    place: the column of the row's integer (`lower_measure.grid`), NULL where a row gives nothing.
+    place: the column of the row's integer (`lower_measure.grids`), NULL where a row gives nothing.
+    second: that of the second integer, for a measure of two arguments.
     """
     match measure:
         case CountMeasure(argument=None) | PresenceMeasure(argument=None):
@@ -35,6 +38,9 @@ def accumulators(measure: Measure, place: str) -> tuple[str, ...]:
             if degree == 2:
                 square = place if cells**2 <= _FITS else f"CAST({place} AS HUGEINT)"
                 totals.append(_total(f"{square} * {square}"))
+            return (*totals, *((ROW_COUNT,) if null_component else ()))
+        case PairMeasure(null_component=null_component):
+            totals = [_total(text) for text in powers(measure, place, second)]
             return (*totals, *((ROW_COUNT,) if null_component else ()))
         case _:
             assert_never(measure)
@@ -88,6 +94,8 @@ def components(measure: Measure, names: tuple[str, ...]) -> tuple[str, ...]:
             if null_component:
                 parts.append(f"(({names[-1]} - {n}) * {_big(measure.total)})")
             return tuple(parts)
+        case PairMeasure(null_component=null_component):
+            return tuple(pair_components(measure, names, names[-1] if null_component else None))
         case _:
             assert_never(measure)
 
@@ -98,6 +106,8 @@ def _big(number: int) -> str:
 
 def holds(measure: Measure) -> bool:
     """Return whether every intermediate result of `components` fits a HUGEINT."""
+    if isinstance(measure, PairMeasure):
+        return pair_holds(measure)
     if not isinstance(measure, MomentMeasure):
         return True
     places = max(map(abs, measure.rows or (0, 0)))

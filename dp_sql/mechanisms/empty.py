@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
 from dp_sql.mechanisms.release import Released
+from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import CountMeasure, MomentMeasure, PresenceMeasure
 from dp_sql.plan.release import PlannedRelease, Vector
 
@@ -49,7 +50,10 @@ def _counts_rows(vector: Vector) -> bool:
     match vector.measure:
         case CountMeasure(argument=None) | PresenceMeasure(argument=None):
             return True
-        case MomentMeasure(null_component=null_component):
+        case (
+            MomentMeasure(null_component=null_component)
+            | PairMeasure(null_component=null_component)
+        ):
             return null_component
         case _:
             return False

@@ -10,31 +10,37 @@ import math
 from typing import assert_never
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp_sql.errors import InternalError
 from dp_sql.mechanisms.measurement import Measurement, NoiseKind, VectorNoise
 from dp_sql.mechanisms.normal import upper_quantile
+from dp_sql.mechanisms.pairs import pair_draws, pair_moments
 from dp_sql.mechanisms.readout import (
     Floats,
     LinearForm,
     Numbers,
+    component_error,
     components_of,
     linear_form,
     mean_of,
     moment_measure,
     nearest,
+    pair_measure,
     ratio,
     read,
     variance_of,
 )
 from dp_sql.mechanisms.release import AnyIntegers, Released, draw, plus
 from dp_sql.mechanisms.sampler import Sampler
+from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import MomentMeasure
 from dp_sql.plan.release import (
     ChoiceReadout,
     CountReadout,
     DistinctReadout,
     MeanReadout,
+    PairReadout,
     PlannedRelease,
     SumReadout,
     VarianceReadout,
@@ -79,9 +85,10 @@ def interval(
             low, high = _wide(total, -reach), _wide(total, reach)
             if plan.release.aggregates[aggregate].type != BIGINT:
                 return ratio(low, form.denominator), ratio(high, form.denominator)
-            whole = not isinstance(plan.vectors[readout.vector].measure, MomentMeasure)
+            measure = plan.vectors[readout.vector].measure
+            whole = not isinstance(measure, MomentMeasure | PairMeasure)
             return _integer_ends(total, low, high, form.denominator, whole=whole)
-        case MeanReadout() | VarianceReadout():
+        case MeanReadout() | VarianceReadout() | PairReadout():
             return _percentiles(plan, released, readout, level, sampler)
         case _:
             assert_never(readout)
@@ -135,11 +142,11 @@ def _integer_ends(
 def _percentiles(
     plan: PlannedRelease,
     released: Released,
-    readout: MeanReadout | VarianceReadout,
+    readout: MeanReadout | VarianceReadout | PairReadout,
     level: float,
     sampler: Sampler,
 ) -> tuple[Floats, Floats]:
-    """Return percentiles of a mean or variance over released values minus fresh noise."""
+    """Return percentiles of a read-out of moments over released values minus fresh noise."""
     noise = released.measurement.noises[readout.vector]
     components = released.vectors[readout.vector]
     fresh = draw(noise, len(components) * DRAWS, sampler).reshape(len(components), DRAWS)
@@ -189,7 +196,7 @@ def redraw(
             case CountReadout() | SumReadout():
                 form = linear_form(plan, measurement, readout)
                 columns.append(form.value(values, aggregate.type))
-            case MeanReadout() | VarianceReadout():
+            case MeanReadout() | VarianceReadout() | PairReadout():
                 floats = [ratio(component, 1) for component in values]
                 columns.append(_spread(plan, measurement, readout, floats))
             case _:
@@ -200,12 +207,17 @@ def redraw(
 def _spread(
     plan: PlannedRelease,
     measurement: Measurement,
-    readout: MeanReadout | VarianceReadout,
+    readout: MeanReadout | VarianceReadout | PairReadout,
     components: list[Floats],
 ) -> Floats:
-    """Return a mean or variance from components in lattice units, in floating arithmetic."""
-    measure = moment_measure(plan, readout)
+    """Return a read-out of moments from components in lattice units, in floating arithmetic."""
     unit = plan.vectors[readout.vector].unit * measurement.noises[readout.vector].lattice
+    if isinstance(readout, PairReadout):
+        pair = pair_measure(plan, readout)
+        products = [component / unit for component in components[: pair.products]]
+        error = component_error(plan, measurement, readout.vector)
+        return pair_draws(pair, readout, pair_moments(pair, products, 1, _divided, error))
+    measure = moment_measure(plan, readout)
     bernstein = [component / unit for component in components[: measure.degree + 1]]
     rows: Floats = np.sum(bernstein, axis=0)
     blank = np.full(rows.shape, math.nan)
@@ -217,3 +229,8 @@ def _spread(
     b0, b1, b2 = bernstein
     spread = np.divide(b0 * b2 - b1 * b1 / 4, rows * rows, out=blank, where=rows >= 0.5)
     return variance_of(measure, readout, spread, rows)
+
+
+def _divided(numerators: Floats, denominators: Floats, where: NDArray[np.bool_]) -> Floats:
+    blank: Floats = np.full(numerators.shape, math.nan)
+    return np.divide(numerators, denominators, out=blank, where=where)

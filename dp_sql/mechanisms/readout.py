@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
-from dp_sql.mechanisms.measurement import Measurement
+from dp_sql.mechanisms.measurement import Measurement, NoiseKind
+from dp_sql.mechanisms.pairs import pair_moments, pair_value
 from dp_sql.mechanisms.release import AnyIntegers, Released, peak
+from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import (
     CountMeasure,
     Measure,
@@ -27,6 +29,7 @@ from dp_sql.plan.release import (
     CountReadout,
     DistinctReadout,
     MeanReadout,
+    PairReadout,
     PlannedRelease,
     SumReadout,
     VarianceReadout,
@@ -51,7 +54,8 @@ def read(plan: PlannedRelease, released: Released) -> list[Numbers]:
     halves to even, and cut off at the ends of BIGINT. Means lie in the declared range, population
     variances in [0, range^2 / 4]. A sample variance is the population's times n / (n - 1) for the
     noisy n, and the population's where n is below 2. Over a noisy weight of less than half a row a
-    mean is the number of its range nearest to 0, and a variance is 0.
+    mean is the number of its range nearest to 0, and a variance is 0. For aggregates of two arguments
+    see `pairs.pair_value`.
 
     The result depends on released values alone. Raises InternalError for a vector that wasn't
     released.
@@ -72,6 +76,8 @@ def read(plan: PlannedRelease, released: Released) -> list[Numbers]:
                 columns.append(form.value(components, aggregate.type))
             case MeanReadout() | VarianceReadout():
                 columns.append(_spread(plan, released, readout, components))
+            case PairReadout():
+                columns.append(_pair(plan, released, readout, components))
             case _:
                 assert_never(readout)
     return columns
@@ -150,6 +156,8 @@ def variance_of(
     inside = np.where(np.isnan(spread), 0.0, np.clip(spread, 0.0, 0.25))
     if readout.sample:
         inside = inside * np.divide(rows, rows - 1, out=np.ones(rows.shape), where=rows >= 2)
+    if readout.summed:
+        inside = inside * np.where(np.isnan(spread), 0.0, rows)
     variance: Floats = inside * float(measure.high - measure.low) ** 2
     return np.sqrt(variance) if readout.root else variance
 
@@ -162,6 +170,21 @@ def moment_measure(plan: PlannedRelease, readout: MeanReadout | VarianceReadout)
     ):
         raise InternalError("a mean or variance needs the moments of its argument")
     return measure
+
+
+def pair_measure(plan: PlannedRelease, readout: PairReadout) -> PairMeasure:
+    """Return the measure of the read-out's vector; raise InternalError where it is of one argument."""
+    measure = plan.vectors[readout.vector].measure
+    if not isinstance(measure, PairMeasure):
+        raise InternalError("an aggregate of two arguments needs the moments of both")
+    return measure
+
+
+def component_error(plan: PlannedRelease, measurement: Measurement, vector: int) -> float:
+    """Return the standard deviation of the noise of one component of a moment vector, in rows."""
+    noise = measurement.noises[vector]
+    factor = math.sqrt(2) if noise.kind is NoiseKind.LAPLACE else 1.0
+    return factor * noise.scale / (plan.vectors[vector].unit * noise.lattice)
 
 
 def ratio(numerators: AnyIntegers, denominator: int) -> Floats:
@@ -192,6 +215,9 @@ def _coefficients(measure: Measure, readout: CountReadout | SumReadout) -> tuple
     match measure, readout:
         case ((CountMeasure() | PresenceMeasure()), CountReadout()):
             return (Fraction(1),)
+        case PairMeasure(products=products), CountReadout(with_null=with_null):
+            null = (Fraction(int(with_null)),) if measure.null_component else ()
+            return (*(Fraction(1) for _ in range(products)), *null)
         case SumMeasure(step=step), SumReadout():
             return (step,)
         case MomentMeasure(), CountReadout(with_null=with_null):
@@ -269,6 +295,32 @@ def _objects(values: Sequence[object]) -> Numbers:
     made: Numbers = np.empty(len(values), dtype=object)
     made[:] = values
     return made
+
+
+def _pair(
+    plan: PlannedRelease,
+    released: Released,
+    readout: PairReadout,
+    components: list[AnyIntegers],
+) -> Floats:
+    """Return an aggregate of two arguments, its moments exact up to their divisions."""
+    measure, measurement = pair_measure(plan, readout), released.measurement
+    unit = plan.vectors[readout.vector].unit * measurement.noises[readout.vector].lattice
+    products = [component.astype(object) for component in components[: measure.products]]
+    error = component_error(plan, measurement, readout.vector)
+    return pair_value(
+        measure, readout, pair_moments(measure, products, unit, _broad_quotients, error)
+    )
+
+
+def _broad_quotients(
+    numerators: AnyIntegers, denominators: AnyIntegers | int, where: NDArray[Any]
+) -> Floats:
+    """Return correctly rounded quotients of Python integers; NaN where `where` is false."""
+    below = np.broadcast_to(np.asarray(denominators, dtype=object), numerators.shape)
+    triples = zip(numerators, below, where, strict=True)
+    found = (n / d if ok else math.nan for n, d, ok in triples)
+    return np.fromiter(found, dtype=np.float64, count=len(numerators))
 
 
 def _quotients(numerators: AnyIntegers, denominators: AnyIntegers, where: NDArray[Any]) -> Floats:

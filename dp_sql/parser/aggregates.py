@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from dp_sql.dataclass import dataclass
 from dp_sql.parser.dialect import BOUNDS
-from dp_sql.plan.release import AggregateKind
+from dp_sql.plan.release import PAIRS, AggregateKind
 
 _KINDS: Mapping[type[exp.Expr], AggregateKind] = {
     exp.Sum: AggregateKind.SUM,
@@ -18,6 +18,18 @@ _KINDS: Mapping[type[exp.Expr], AggregateKind] = {
     exp.Stddev: AggregateKind.STDDEV_SAMP,
     exp.StddevSamp: AggregateKind.STDDEV_SAMP,
     exp.StddevPop: AggregateKind.STDDEV_POP,
+    exp.CovarPop: AggregateKind.COVAR_POP,
+    exp.CovarSamp: AggregateKind.COVAR_SAMP,
+    exp.Corr: AggregateKind.CORR,
+    exp.RegrSlope: AggregateKind.REGR_SLOPE,
+    exp.RegrIntercept: AggregateKind.REGR_INTERCEPT,
+    exp.RegrR2: AggregateKind.REGR_R2,
+    exp.RegrCount: AggregateKind.REGR_COUNT,
+    exp.RegrAvgx: AggregateKind.REGR_AVGX,
+    exp.RegrAvgy: AggregateKind.REGR_AVGY,
+    exp.RegrSxx: AggregateKind.REGR_SXX,
+    exp.RegrSyy: AggregateKind.REGR_SYY,
+    exp.RegrSxy: AggregateKind.REGR_SXY,
 }
 
 # aggregates that the parser library reads as functions without a class of their own
@@ -36,7 +48,7 @@ _ANONYMOUS = frozenset(
 class Call:
     """An aggregate of the text. argument: None for COUNT(*); condition: of FILTER or COUNT_IF.
 
-    bounds: its named contribution bounds, as the dialect gives them.
+    bounds: its named contribution bounds, as the dialect gives them. second: of the kinds in `PAIRS`.
     """
 
     node: exp.Expr
@@ -47,6 +59,7 @@ class Call:
     condition: exp.Expr | None
     extra: bool  # the node holds more than is read here
     bounds: list[exp.Expr]
+    second: exp.Expr | None = None
 
 
 def aggregate_name(node: exp.Expr) -> str | None:
@@ -113,16 +126,17 @@ def read(node: exp.Expr) -> Call | None:
         argument = several[0] if several else None
     else:
         extra = False
+    kind = _KINDS.get(type(inner))
+    second = inner.args.get("expression") if kind in PAIRS else None
+    read_here = ("this", "big_int", BOUNDS, *(("expression",) if kind in PAIRS else ()))
     extra = extra or any(
-        value not in (None, False, [])
-        for key, value in inner.args.items()
-        if key not in ("this", "big_int", BOUNDS)
+        value not in (None, False, []) for key, value in inner.args.items() if key not in read_here
     )
+    extra = extra or isinstance(second, exp.Order) or (second is None and kind in PAIRS)
     if isinstance(inner, exp.Count):
         star = argument is None or isinstance(argument, exp.Star)
         counted = AggregateKind.COUNT_STAR if star else AggregateKind.COUNT
         return Call(
             node, counted, name, None if star else argument, distinct, condition, extra, bounds
         )
-    kind = _KINDS.get(type(inner))
-    return Call(node, kind, name, argument, distinct, condition, extra, bounds)
+    return Call(node, kind, name, argument, distinct, condition, extra, bounds, second)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.group_keys import grouping
 from dp_sql.parser.links import belongs_to_one
 from dp_sql.parser.names import deny_open
+from dp_sql.parser.pair_calls import two_arguments
 from dp_sql.parser.scope import Environment, Scope, Statement
 from dp_sql.parser.subqueries import Subqueries
 from dp_sql.parser.text import position_of
@@ -24,7 +26,7 @@ from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
 from dp_sql.plan.histogram import Choice, Extreme
 from dp_sql.plan.nulls import null_on
 from dp_sql.plan.relation import Relation, inputs
-from dp_sql.plan.release import GROUPING_SET, Aggregate, AggregateKind, Key, Release
+from dp_sql.plan.release import GROUPING_SET, PAIRS, Aggregate, AggregateKind, Key, Release
 from dp_sql.plan.rows import Rows, Scan
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
@@ -200,6 +202,8 @@ class ReleaseBlock:
         call = None if isinstance(node, exp.Window) else aggregates.read(node)
         if call is not None and self._counts_values(call):
             return self._released(self._distinct(call))
+        if call is not None and call.kind in PAIRS:
+            return self._released(self._of_two(call, call.kind))
         if call is not None:
             chosen = asked(self._statement, call)
             return (
@@ -348,6 +352,12 @@ class ReleaseBlock:
         result: SqlType = sqltype.BIGINT if whole else sqltype.DOUBLE
         return self._added(call, kind, argument, result, bounds)
 
+    def _of_two(self, call: aggregates.Call, kind: AggregateKind) -> str:
+        """Return the released column of an aggregate of two columns."""
+        y, x = two_arguments(self._statement, call, self._binder, self._owners, self._padded)
+        result = sqltype.BIGINT if kind is AggregateKind.REGR_COUNT else sqltype.DOUBLE
+        return self._added(call, kind, y, result, second=x)
+
     def _counts_values(self, call: aggregates.Call) -> bool:
         """Return whether a call is COUNT(DISTINCT x), or its approximation, of no owner's column."""
         approximate = call.name in ("APPROX_DISTINCT", "APPROX_COUNT_DISTINCT")
@@ -443,31 +453,17 @@ class ReleaseBlock:
         bounds: tuple[Fraction, Fraction] | None = None,
         choice: Choice | None = None,
         values: tuple[Expression, ...] = (),
+        second: Expression | None = None,
     ) -> str:
         """Return the released column of an aggregate, that of an equal one where there is one."""
-        for known in self._aggregates:
-            if (
-                known.kind,
-                known.argument,
-                known.type,
-                known.bounds,
-                known.choice,
-                known.values,
-            ) == (
-                kind,
-                argument,
-                type_,
-                bounds,
-                choice,
-                values,
-            ):
-                return known.name
         name = f"a{len(self._aggregates)}"
         found = position_of(self._statement.text, call.node)
         place = None if found is None else (self._statement.text, found)
-        self._aggregates.append(
-            Aggregate(name, kind, argument, type_, place, bounds, choice, values)
-        )
+        made = Aggregate(name, kind, argument, type_, place, bounds, choice, values, second)
+        for known in self._aggregates:
+            if replace(made, name=known.name) == known:  # places aren't compared
+                return known.name
+        self._aggregates.append(made)
         return name
 
     def _counted(self) -> str:
@@ -487,7 +483,7 @@ class ReleaseBlock:
         return self._statement.unsupported(
             f"the aggregate {call.name} isn't answered: its result can be one person's value.",
             call.node,
-            hint="COUNT, SUM, AVG, VAR_*, STDDEV_*, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MIN or MAX",
+            hint="COUNT, SUM, AVG, VAR_*, STDDEV_*, CORR, REGR_*, MEDIAN, QUANTILE_CONT, MIN or MAX",
         )
 
 

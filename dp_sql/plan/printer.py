@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from dp_sql.plan.expression import Call, Case, Cast, Expression, IntervalValue, Literal, Ref
+from dp_sql.plan.pair import Axis, PairMeasure
 from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
@@ -18,6 +19,7 @@ from dp_sql.plan.relation import (
     SpreadRows,
     SumMeasure,
     SumPerUnit,
+    arguments,
     inputs,
 )
 from dp_sql.plan.rows import (
@@ -161,7 +163,7 @@ def _window_text(function: WindowFunction) -> str:
 
 def measure_text(measure: Measure) -> str:
     """Return what a measure makes of a row."""
-    argument = "*" if measure.argument is None else expression_text(measure.argument)
+    argument = ", ".join(expression_text(found) for found in arguments(measure)) or "*"
     match measure:
         case CountMeasure(per_unit=ends):
             return f"count of {argument}" + _per_unit(ends, 1)
@@ -177,8 +179,18 @@ def measure_text(measure: Measure) -> str:
                 f"moments to degree {degree} of {argument} in [{float(low):g}, {float(high):g}], "
                 f"{cells} steps{also}"
             )
+        case PairMeasure(axes=(first, second), null_component=null):
+            also = ", NULL apart" if null else ""
+            return f"products of the {_axis_text(first)} and of the {_axis_text(second)}{also}"
         case _:
             assert_never(measure)
+
+
+def _axis_text(axis: Axis) -> str:
+    return (
+        f"moments to degree {axis.degree} of {expression_text(axis.argument)} in "
+        f"[{float(axis.low):g}, {float(axis.high):g}], {axis.cells} steps"
+    )
 
 
 def _per_unit(ends: tuple[int, int] | None, step: float) -> str:

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from dp_sql.dataclass import dataclass
 from dp_sql.plan.expression import Column, Expression
+from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.rows import (
     Filter,
     GroupRows,
@@ -103,7 +104,20 @@ class PresenceMeasure:
     argument: Expression | None
 
 
-Measure = CountMeasure | SumMeasure | MomentMeasure | PresenceMeasure
+Measure = CountMeasure | SumMeasure | MomentMeasure | PairMeasure | PresenceMeasure
+
+
+def arguments(measure: Measure) -> tuple[Expression, ...]:
+    """Return what a measure reads of a row, nothing for a measure of whole rows."""
+    match measure:
+        case PairMeasure(axes=axes):
+            return tuple(axis.argument for axis in axes)
+        case CountMeasure(argument=found) | PresenceMeasure(argument=found):
+            return () if found is None else (found,)
+        case SumMeasure(argument=found) | MomentMeasure(argument=found):
+            return (found,)
+        case _:
+            assert_never(measure)
 
 
 def width(measure: Measure) -> int:
@@ -111,7 +125,7 @@ def width(measure: Measure) -> int:
     match measure:
         case CountMeasure() | SumMeasure() | PresenceMeasure():
             return 1
-        case MomentMeasure():
+        case MomentMeasure() | PairMeasure():
             return measure.size
         case _:
             assert_never(measure)
@@ -153,9 +167,9 @@ class SumPerUnit:
 class BoundRows:
     """What one unit adds to one group, bounded: at most as if it had `max_rows` rows there.
 
-    One row per (unit, group) in and out. A moment vector is multiplied by 2^low_bits and, where the
-    unit has c > max_rows rows, by max_rows / c, truncated; a count becomes min(count, max_rows); a
-    sum is clamped to max_rows times the row's range; a presence becomes 0 or 1.
+    One row per (unit, group) in and out. A vector of moments, of one argument or two, is multiplied
+    by 2^low_bits and, where the unit has c > max_rows rows, by max_rows / c, truncated; a count becomes
+    min(count, max_rows); a sum is clamped to max_rows times the row's range; a presence becomes 0 or 1.
     """
 
     source: Relation

@@ -40,6 +40,24 @@ class AggregateKind(StrEnum):
     MAX = "MAX"
     MODE = "MODE"
     TOP_K = "TOP_K"
+    COVAR_POP = "COVAR_POP"
+    COVAR_SAMP = "COVAR_SAMP"
+    CORR = "CORR"
+    REGR_SLOPE = "REGR_SLOPE"
+    REGR_INTERCEPT = "REGR_INTERCEPT"
+    REGR_R2 = "REGR_R2"
+    REGR_COUNT = "REGR_COUNT"
+    REGR_AVGX = "REGR_AVGX"
+    REGR_AVGY = "REGR_AVGY"
+    REGR_SXX = "REGR_SXX"
+    REGR_SYY = "REGR_SYY"
+    REGR_SXY = "REGR_SXY"
+
+
+PAIRS = frozenset(
+    kind for kind in AggregateKind if kind.value.startswith(("COVAR_", "CORR", "REGR_"))
+)
+"""The aggregates of two arguments, y and x."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +120,7 @@ class Aggregate:
     choice: of an aggregate that chooses a value, which one. values: of COUNT(DISTINCT), what is
     counted: of several expressions each combination, NULLs too.
     place: the statement and where the aggregate stands in it, for messages.
+    second: x, where `argument` is y, for the kinds in `PAIRS`. Rows where either is NULL don't count.
     """
 
     name: str
@@ -112,6 +131,7 @@ class Aggregate:
     bounds: tuple[Fraction, Fraction] | None = None
     choice: Choice | None = None
     values: tuple[Expression, ...] = ()
+    second: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +259,27 @@ class MeanReadout:
 
 @dataclass(frozen=True, slots=True)
 class VarianceReadout:
-    """The variance (sample: over n - 1) of the argument, or its square root."""
+    """The variance (sample: over n - 1) of the argument, or its square root.
+
+    summed: times the number of rows, which is the sum of squares around the mean.
+    """
 
     vector: int
     sample: bool
     root: bool
+    summed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PairReadout:
+    """An aggregate of two arguments. x: the place of x among the vector's axes; y is the other."""
+
+    vector: int
+    kind: AggregateKind
+    x: int
+
+
+VectorReadout = CountReadout | SumReadout | MeanReadout | VarianceReadout | PairReadout
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +288,6 @@ class ChoiceReadout:
 
     histogram: int
     position: int
-
-
-VectorReadout = CountReadout | SumReadout | MeanReadout | VarianceReadout
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dp_sql.errors import NotPrivateError, UnsupportedSQLError
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Case, Expression, Literal, Ref, columns_of
 from dp_sql.plan.histogram import Quantile
+from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.printer import expression_text
 from dp_sql.plan.relation import (
     CountMeasure,
@@ -29,12 +30,22 @@ from dp_sql.plan.release import (
     SumReadout,
     VarianceReadout,
 )
+from dp_sql.planner.pairs import (
+    Pair,
+    narrow,
+    of_one_argument,
+    pair_measure,
+    pair_readout,
+    pairs_of,
+)
 
 _VARIANCES = {
     AggregateKind.VAR_POP: (False, False),
     AggregateKind.VAR_SAMP: (True, False),
     AggregateKind.STDDEV_POP: (False, True),
     AggregateKind.STDDEV_SAMP: (True, True),
+    AggregateKind.REGR_SXX: (False, False),
+    AggregateKind.REGR_SYY: (False, False),
 }  # (sample, root)
 
 FINEST_CELLS = (
@@ -69,7 +80,7 @@ class Noise:
 
     max_rows, max_groups: the limits of one unit. epsilon: of the whole release. moved: how far a
     neighbour moves an argument, where that is less than its range; else None. free_rows: COUNT(*)
-    costs nothing, so it is better counted apart.
+    costs nothing, so it is better counted apart. sides: how many units come or go between neighbours.
     """
 
     max_rows: int
@@ -77,6 +88,7 @@ class Noise:
     epsilon: Fraction
     moved: Callable[[Expression], Fraction | None] = lambda _: None
     free_rows: bool = False
+    sides: int = 1
 
     def rows(self, vectors: int) -> Fraction:
         """Return the Laplace scale of a count in rows, when `vectors` share the epsilon."""
@@ -97,6 +109,8 @@ def plan_measures(
     selection) share the epsilon.
     Raises NotPrivateError for an argument that nothing bounds.
     """
+    aggregates = of_one_argument(aggregates, lambda a, e: bounded(a, e, domain(e)))
+    pairs = pairs_of(aggregates)
     asked = dict.fromkeys(_asked(a) for a in aggregates if _is_graded(a))
     stars = any(a.kind is AggregateKind.COUNT_STAR and a.bounds is None for a in aggregates)
     degrees: dict[_Asked, int] = {}  # 0: a plain sum
@@ -110,7 +124,7 @@ def plan_measures(
             degrees[one] = 0
     free = [one for one in degrees if one.bounds is None]
     shared = stars and not noise.free_rows
-    if shared and free and not any(degrees.values()):
+    if shared and free and not pairs and not any(degrees.values()):
         degrees[free[0]] = 1  # a sum beside COUNT(*) shares its vector: no split
     host = next((one for one, degree in degrees.items() if degree), None) if shared else None
     plain: list[Measure] = list(
@@ -121,13 +135,14 @@ def plan_measures(
             or (a.kind is AggregateKind.COUNT_STAR and a.bounds is not None)
         )
     )
-    if stars and host is None:
+    pair_host = next(iter(pairs), None) if shared and host is None else None
+    if stars and host is None and pair_host is None:
         plain.append(CountMeasure(None))
     plain += dict.fromkeys(
         PresenceMeasure(a.argument) for a in aggregates if a.kind is AggregateKind.COUNT_OWNERS
     )
-    rows = noise.rows(max(1, len(degrees) + len(plain) + more))
-    room = max(1, int(_MOST_NOISE / rows))
+    rows = noise.rows(max(1, len(degrees) + len(pairs) + len(plain) + more))
+    room = max(1, int(_MOST_NOISE / (rows * noise.sides)))
     graded: dict[_Asked, Measure] = {}
     for one, degree in degrees.items():
         asking = next(a for a in aggregates if _is_graded(a) and _asked(a) == one)
@@ -149,9 +164,28 @@ def plan_measures(
                 if one.bounds is None
                 else _mean_of_unit(one.argument, one.bounds, found, rows, most, null_component=null)
             )
-    measures = (*graded.values(), *plain)
+    paired: dict[Pair, PairMeasure] = {}
+    for pair, both in pairs.items():
+        asking = next(a for a in aggregates if pair.has(a))
+        ends = (pair.first, pair.second)
+        found_two = [narrow(asking, bounded(asking, e, domain(e))) for e in ends]
+        paired[pair] = pair_measure(
+            pair,
+            both,
+            (found_two[0], found_two[1]),
+            (noise.moved(pair.first), noise.moved(pair.second)),
+            rows=rows,
+            room=room,
+            max_rows=noise.max_rows,
+            null_component=pair == pair_host and not all(_in(e, never_null) for e in ends),
+        )
+    measures = (*graded.values(), *paired.values(), *plain)
     where = {measure: index for index, measure in enumerate(measures)}
-    readouts = tuple(_readout(a, graded, host, where) for a in aggregates)
+    star = graded[host] if host else paired[pair_host] if pair_host else None
+    readouts = tuple(
+        _readout(a, graded, star, where) if a.second is None else pair_readout(a, paired, where)
+        for a in aggregates
+    )
     return Wanted(measures, readouts, room)
 
 
@@ -176,7 +210,8 @@ def _asked(aggregate: Aggregate) -> _Asked:
 
 
 def _is_graded(aggregate: Aggregate) -> bool:
-    return aggregate.argument is not None and aggregate.kind not in _COUNTS
+    one = aggregate.argument is not None and aggregate.second is None
+    return one and aggregate.kind not in _COUNTS
 
 
 def _shares(aggregate: Aggregate, degrees: dict[_Asked, int]) -> bool:
@@ -195,14 +230,14 @@ def _in(argument: Expression, columns: frozenset[int]) -> bool:
 def _readout(
     aggregate: Aggregate,
     graded: dict[_Asked, Measure],
-    host: _Asked | None,
+    star: Measure | None,
     where: dict[Measure, int],
 ) -> Readout:
     argument = aggregate.argument
     match aggregate.kind:
         case AggregateKind.COUNT_STAR:
-            if host is not None and aggregate.bounds is None:
-                return CountReadout(where[graded[host]], with_null=True)
+            if star is not None and aggregate.bounds is None:
+                return CountReadout(where[star], with_null=True)
             return CountReadout(where[CountMeasure(None, _whole(aggregate.bounds))], with_null=True)
         case AggregateKind.COUNT:
             measure = graded.get(_asked(aggregate))
@@ -218,7 +253,8 @@ def _readout(
             return MeanReadout(where[graded[_asked(aggregate)]])
         case _:
             sample, root = _VARIANCES[aggregate.kind]
-            return VarianceReadout(where[graded[_asked(aggregate)]], sample, root)
+            summed = aggregate.kind in (AggregateKind.REGR_SXX, AggregateKind.REGR_SYY)
+            return VarianceReadout(where[graded[_asked(aggregate)]], sample, root, summed)
 
 
 def bounded(aggregate: Aggregate, argument: Expression, domain: Domain) -> Domain:
@@ -245,10 +281,11 @@ def bounded(aggregate: Aggregate, argument: Expression, domain: Domain) -> Domai
     names = [c.name for c in columns_of(inner)] or ["the expression"]
     place = ", 0.5" if isinstance(aggregate.choice, Quantile) else ""
     what = names[0] if isinstance(inner, Ref) else f"the expression over {', '.join(names)}"
+    clamped = f"CLAMP({expression_text(inner)}, 0, 100)"
+    call = clamped if aggregate.second is not None else f"{aggregate.kind.value}({clamped}{place})"
     raise NotPrivateError(
         f"{what} has no bounds, so one row could change the answer by any amount.",
-        hint=f"{aggregate.kind.value}(CLAMP({expression_text(inner)}, 0, 100){place}) with the range "
-        f"that you need, or declare bounds of {names[0]} in the schema",
+        hint=f"{call} with the range that you need, or declare bounds of {names[0]} in the schema",
         text=text,
         position=position,
     )

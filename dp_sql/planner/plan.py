@@ -14,6 +14,7 @@ from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.domains import domain_of
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.histogram import Histogram
+from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.public import PublicFacts
 from dp_sql.plan.relation import (
     BoundGroups,
@@ -45,7 +46,7 @@ from dp_sql.planner.keys import KeyPlan, key_column, plan_keys
 from dp_sql.planner.lineage import column_domains, never_null
 from dp_sql.planner.measures import FINEST_CELLS, Noise, plan_measures
 from dp_sql.planner.row_grids import with_grids
-from dp_sql.privacy.unit import Level
+from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import Catalog, Limits
 from dp_sql.schema.sqltype import Kind
@@ -145,6 +146,7 @@ def plan_release(
             epsilon,
             lambda e: reach_of(e, source, catalog.unit),
             beside.free_rows,
+            catalog.unit.group_size * (1 if catalog.unit.adjacency is Adjacency.ADD_REMOVE else 2),
         ),
         never_null=never_null(release.source),
         more=int(beside.selects),
@@ -358,9 +360,13 @@ def _bounded(
 
 def _low_bits(measure: Measure, room: int) -> int:
     """Return how many low bits a moment vector carries through the division by the row count."""
+    bits = 0
+    if isinstance(measure, PairMeasure):
+        while measure.total << bits < FINEST_CELLS**2 and measure.total << (bits + 1) <= room:
+            bits += 1
+        return bits
     if not isinstance(measure, MomentMeasure):
         return 0
-    bits = 0
     while measure.cells << bits < FINEST_CELLS and measure.total << (bits + 1) <= room:
         bits += 1
     return bits
@@ -368,7 +374,7 @@ def _low_bits(measure: Measure, room: int) -> int:
 
 def _unit(measure: Measure, low_bits: int) -> int:
     match measure:
-        case MomentMeasure():
+        case MomentMeasure() | PairMeasure():
             return measure.total << low_bits
         case CountMeasure() | PresenceMeasure() | SumMeasure():
             return 1

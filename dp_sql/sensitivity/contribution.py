@@ -7,6 +7,7 @@ from typing import assert_never
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
 from dp_sql.plan.facts import Facts, VectorFacts
+from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.public import PublicFacts
 from dp_sql.plan.relation import (
     BoundGroups,
@@ -193,7 +194,7 @@ def _row_set(measure: Measure) -> ContributionSet:
         case SumMeasure():
             low, high = measure.ends
             return Box((min(low, 0),), (max(high, 0),))
-        case MomentMeasure():
+        case MomentMeasure() | PairMeasure():
             return Simplex(measure.size, measure.total)
         case _:
             assert_never(measure)
@@ -202,7 +203,8 @@ def _row_set(measure: Measure) -> ContributionSet:
 def _bounded_set(measure: Measure, max_rows: int, low_bits: int) -> ContributionSet:
     """Return what a unit can add to a group after BoundRows.
 
-    Claim:   a moment vector stays a simplex of total max_rows * total * 2^low_bits; a count or sum
+    Claim:   a moment vector, of one argument or two, stays a simplex of total max_rows * total *
+             2^low_bits; a count or sum
              with ends of its own lies between them, or is 0 for a unit that isn't in the group.
     Why:     c rows add up to c * total at most; multiplied by max_rows / c where c > max_rows, each
              component truncated toward zero, the sum is no more than max_rows * total.
@@ -234,7 +236,7 @@ def _per_unit(measure: Measure) -> bool:
     match measure:
         case CountMeasure(per_unit=ends) | SumMeasure(per_unit=ends) | MomentMeasure(rows=ends):
             return ends is not None
-        case PresenceMeasure():
+        case PresenceMeasure() | PairMeasure():
             return False
         case _:
             assert_never(measure)

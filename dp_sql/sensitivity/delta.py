@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from dp_sql.errors import InternalError
+from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import CountMeasure, Measure, MomentMeasure, PresenceMeasure, SumMeasure
 from dp_sql.privacy.contribution import Box, Change, ContributionSet, Profile, Simplex
 from dp_sql.privacy.unit import Adjacency, PrivacyUnit
@@ -63,15 +64,16 @@ def nudged(measure: Measure, steps: int, rows: int, unit: PrivacyUnit) -> Change
     """Return the change of one vector when values of a unit's rows move by so many steps of its grid.
 
     rows: how many rows a unit has at most. A sum's value is its number of steps; a moment vector's is
-    its place in 0..cells.
+    its place in 0..cells; of a vector of two arguments `steps` is what its components move by.
 
     Claim:   no neighbour moves the vector further than the profile says, in any cost that is convex
              in a coordinate and adds up over coordinates.
     Why:     a row's key stays, so its `steps` fall into one coordinate of a sum. Of the moments of
              degree d over K cells, (K - a) ... a, no component moves by more than m = d K^(d-1) steps,
              and all together by no more than 2 m (their total is constant, so what the growing ones
-             gain the others lose, and that is m at most), which costs most in two coordinates. Rows
-             of one unit, and k = group_size units, cost most, by convexity, in the same coordinates.
+             gain the others lose, and that is m at most), which costs most in two coordinates. The
+             products of two arguments move likewise (`motion.pair_steps`). Rows of one unit, and
+             k = group_size units, cost most, by convexity, in the same coordinates.
     Assumes: rows, owners and keys are the same on both data sets (`motion.motions_of`).
     Source:  [Dwork2006], [Bernstein1912]
     """
@@ -80,6 +82,8 @@ def nudged(measure: Measure, steps: int, rows: int, unit: PrivacyUnit) -> Change
             shift, coordinates = steps, 1
         case MomentMeasure(cells=cells, degree=degree):
             shift, coordinates = degree * cells ** (degree - 1) * steps, 2
+        case PairMeasure():
+            shift, coordinates = steps, 2
         case CountMeasure() | PresenceMeasure():
             raise InternalError("a count has no value that moves")
         case _:

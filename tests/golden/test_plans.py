@@ -46,6 +46,8 @@ STATEMENTS = [
         "SELECT COUNT(*, contribution_bounds_per_group => (1, 3)), "
         "AVG(minutes, contribution_bounds_per_group => (10, 20)) FROM visits"
     ),
+    "SELECT region, CORR(amount, minutes) AS c, COUNT(*) FROM visits GROUP BY region",
+    "SELECT REGR_SLOPE(amount, minutes), REGR_AVGY(minutes, amount) FILTER (WHERE minutes > 9) FROM visits",
 ]
 
 

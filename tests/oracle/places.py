@@ -157,6 +157,9 @@ def _place_call(r: Random) -> str:
         "COUNT(*)", f"COUNT({argument})", f"SUM({clamped})", f"SUM({clamped})", f"SUM({argument})",
         f"AVG({clamped})", f"AVG({argument})", f"VAR_POP({clamped})",
     ))  # fmt: skip
+    if call.startswith("VAR_POP") and r.random() < 0.7:
+        other = pick(r, ("x", "f", "lat", argument))
+        call = f"{pick(r, ('COVAR_POP', 'REGR_SLOPE', 'CORR'))}({clamped}, {other})"
     return f"{call} FILTER (WHERE {pick(r, FILTERS)})" if r.random() < 0.15 else call
 
 

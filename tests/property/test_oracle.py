@@ -29,13 +29,14 @@ from dp_sql.errors import DPSQLError, InternalError
 from dp_sql.executor import lower_distinct, lower_histogram, lower_relation
 from dp_sql.mechanisms.distinct import matched as _matched
 from dp_sql.parser.statement import parse
+from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import BoundGroups, CountMeasure, Measure, Relation, SumMeasure
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.planner.sets import plan_sets
 from dp_sql.privacy.contribution import Box, ContributionSet, Profile, Simplex
 from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema.catalog import Catalog
-from dp_sql.sensitivity import delta
+from dp_sql.sensitivity import contribution, delta
 from dp_sql.sensitivity.contribution import derive
 
 COUNTS: Counter[str] = Counter()
@@ -165,6 +166,7 @@ def _unbounded(relation: Relation) -> Relation:
 
 
 _ENFORCED = lower_relation._bound
+_ROW_SET = contribution._row_set
 
 
 def _without_ends(measure: Measure, *rest: Any) -> str:
@@ -180,6 +182,11 @@ RANKED, COUNTED = r"MEDIAN|QUANTILE|MIN|MAX", r"COUNT\(DISTINCT (?!\w*uid)"
 MUTANTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
     "one end forgotten": (delta, "_one_sided", _too_small, ""),
     "substitution as add_remove": (delta, "_two_sided", lambda c, g, _: delta._one_sided(c, g), ""),
+    "a pair weighs like one column": (
+        contribution, "_row_set",
+        lambda m: Simplex(m.size, m.axes[0].total) if isinstance(m, PairMeasure) else _ROW_SET(m),
+        "CORR|COVAR|REGR",
+    ),
     "groups not bounded": (
         lower_relation, "_pairs",
         lambda r: f"({lower_relation.lower_relation(_unbounded(r))}) AS pairs_", "",

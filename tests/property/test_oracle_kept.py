@@ -175,6 +175,12 @@ MUTANTS: dict[str, tuple[Callable[[Random], None], object, str, object]] = {
         },
     ),
     "nothing overflows": (examine_moved, drift, "_computed", lambda found, _: found),
+    "a product moves like one factor": (
+        examine_moved, motion, "pair_steps",
+        lambda pair, *rest: max(
+            (motion._place_steps(axis, *rest) or 0) * axis.total // axis.cells for axis in pair.axes
+        ),
+    ),
 }  # fmt: skip
 
 

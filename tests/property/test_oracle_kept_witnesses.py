@@ -14,6 +14,7 @@ from oracle.small_schema import COLUMNS, POOLS, PUBLIC, small_catalog
 
 from dp_sql.parser.statement import parse
 from dp_sql.plan.facts import Facts
+from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import SumMeasure
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.planner.plan import plan_release
@@ -79,6 +80,10 @@ ZEROED = [
         "SELECT t, SUM(COALESCE(x, -3)) FROM visits GROUP BY t", EVERY, "t", 16, 128, groups=2
     ),
     Zeroed("SELECT SUM(COALESCE(x, -3)) FROM visits", [row(1, x=5)], "", 8, 64, EVENT),
+    Zeroed("SELECT CORR(x, n) FROM visits", [row(1, x=5, n=3)], "x n", 0, 0, EVENT),
+    Zeroed(
+        "SELECT COVAR_POP(COALESCE(x, -3), n) FROM visits", [row(1, x=5, n=3)], "n", 48, 1152, EVENT
+    ),
 ]  # fmt: skip
 
 
@@ -149,10 +154,36 @@ def test_a_moved_row_moves_a_sum_by_the_radius_and_one_step(
     assert moves(engine, "places", plan, list(rows), list(after)) == [steps * size]
 
 
+@pytest.mark.parametrize("radius", [1, 100, 25_000])
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("call", ["COVAR_POP(lat, x)", "COVAR_POP(x, lat)"])
+def test_a_moved_row_moves_two_products_by_the_radius_and_one_step(
+    radius: int, size: int, call: str
+) -> None:
+    """Where x is at an end of 8 steps, each step of the latitude moves two products by 8."""
+    catalog = places_catalog("double", Fraction(radius), (-90, 90), size)
+    engine = PlacesEngine(catalog, {name: rows for name, (_, rows) in PUBLIC.items()})
+    plan, facts = prepared(f"SELECT {call} FROM places", catalog, engine)
+    measure = plan.vectors[0].measure
+    assert isinstance(measure, PairMeasure)
+    (place,) = (axis for axis in measure.axes if axis.cells != 8)
+    way, step = Fraction(radius) / METRES, Fraction(180, place.cells)
+    steps = math.floor(way / step) + 1
+    assert facts.vectors[0].change.profiles == (((steps * 8 * size, 2),),)
+    start = (math.floor(41 / step) + Fraction(1, 2)) * step - way / 10**6
+    rows, after = [
+        [(float(at), 0.0, 5, 0.5, "a", "k")] * size
+        for at in (start, start + way * (1 - Fraction(1, 10**9)))
+    ]
+    found = moves(engine, "places", plan, list(rows), list(after))
+    assert sorted(found) == [0, 0, steps * 8 * size, steps * 8 * size]
+
+
 @pytest.mark.parametrize(
     ("sql", "l1"),
     [
         ("SELECT COUNT(*) FROM places", 0),
+        ("SELECT CORR(x, f), COUNT(*) FROM places WHERE x > 0", 0),
         ("SELECT COUNT(lat) FROM places WHERE x > 0", 0),
         ("SELECT t, COUNT(*), SUM(x) FROM places GROUP BY t", 0),
         ("SELECT COUNT(*) FROM places WHERE lat > 41", 1),

@@ -48,6 +48,7 @@ class Witness:
 
 
 BIT = 2**15  # low bits that a moment vector of three cells carries through the division
+PAIR = 576 << 23  # the same of 3 and 8 cells, squared: 2^32 at least
 
 WITNESSES = [
     # event level: one row comes or goes
@@ -75,7 +76,13 @@ WITNESSES = [
     ),
     Witness("SELECT AVG(n) FROM visits", [(r(n=3), [])], 3, 9, EVENT),
     Witness("SELECT VAR_POP(n), COUNT(*) FROM visits", [(r(n=9), [])], 9, 81, EVENT),
+    Witness("SELECT COVAR_POP(n, x) FROM visits", [(r(n=9, x=-9), [])], 24, 576, EVENT),
+    Witness("SELECT COVAR_POP(n, x), COUNT(*) FROM visits", [(r(n=3), [])], 24, 576, EVENT),
+    Witness("SELECT CORR(x, n) FROM visits", [(r(n=9, x=9), [])], 576, 576**2, EVENT),
+    Witness("SELECT REGR_SLOPE(x, n), COUNT(*) FROM visits", [(r(x=9), [])], 72, 72**2, EVENT),
+    Witness("SELECT REGR_COUNT(x, z) FROM visits", [(r(x=9, z=2**62), [])], 1, 1, EVENT),
     # event level: one row is replaced
+    Witness("SELECT CORR(x, n) FROM visits", [(r(n=0, x=9), r(n=9, x=9))], 1152, 2 * 576**2, EVENT, SWAP),
     Witness("SELECT COUNT(*) FROM visits", [(r(x=1), r(x=2))], 0, 0, EVENT, SWAP),
     Witness("SELECT COUNT(*) FROM visits WHERE x > 1", [(r(x=1), r(x=2))], 1, 1, EVENT, SWAP),
     Witness("SELECT COUNT(x) FROM visits", [(r(), r(x=2))], 1, 1, EVENT, SWAP),
@@ -94,6 +101,15 @@ WITNESSES = [
     Witness("SELECT SUM(x) FROM visits", [(r(1, 9, x=5), [])], 15, 225, rows=3),
     Witness("SELECT SUM(CLAMP(x, -3, 2)) FROM visits", [(r(1, 9, x=-3), [])], 9, 81, rows=3),
     Witness("SELECT AVG(n) FROM visits", [(r(1, 9, n=3), [])], 9 * BIT, (9 * BIT) ** 2, rows=3),
+    Witness(
+        "SELECT CORR(n, x) FROM visits", [(r(1, 9, n=3, x=5), [])],
+        3 * PAIR, (3 * PAIR) ** 2, rows=3,
+    ),
+    Witness(
+        "SELECT s, CORR(n, x) FROM visits GROUP BY s",
+        [(r(1, 9, n=3, x=5, s="a") + r(1, 9, n=0, x=-3, s="b"), [])],
+        6 * PAIR, 2 * (3 * PAIR) ** 2, groups=2, rows=3,
+    ),
     Witness(
         "SELECT n, COUNT(*) FROM visits GROUP BY n",
         [(r(1, 9, n=0) + r(1, 9, n=1) + r(1, 9, n=2), [])], 6, 18, groups=2, rows=3,
@@ -180,6 +196,10 @@ WITNESSES = [
     ),
     # two units at once
     Witness(
+        "SELECT COVAR_POP(n, x) FROM visits", [(r(1, 2, n=3, x=5), [])], 48, 48**2, EVENT,
+        group_size=2,
+    ),
+    Witness(
         "SELECT SUM(x) FROM visits", [(r(1, 9, x=5) + r(2, 9, x=5), [])], 30, 900,
         rows=3, group_size=2,
     ),
@@ -257,18 +277,27 @@ def test_rows_without_an_owner_belong_to_nobody_and_are_dropped() -> None:
 @pytest.mark.parametrize("value", [None, NAN])
 def test_null_and_nan_add_nothing_to_a_sum_or_mean(value: object) -> None:
     catalog = small_catalog(EVENT)
-    for sql in ("SELECT SUM(f) FROM visits", "SELECT AVG(f), VAR_POP(f) FROM visits"):
+    for sql in (
+        "SELECT SUM(f) FROM visits",
+        "SELECT AVG(f), VAR_POP(f) FROM visits",
+        "SELECT CORR(f, n) FROM visits",
+        "SELECT COVAR_POP(n, f) FROM visits",
+    ):
         plan, _, engine = prepared(sql, catalog)
-        kept = totals(engine, plan, r(f=1.0))
-        assert totals(engine, plan, r(f=1.0) + r(f=value)) == kept
+        kept = totals(engine, plan, r(f=1.0, n=2))
+        assert totals(engine, plan, r(f=1.0, n=2) + r(f=value, n=2)) == kept
 
 
 @pytest.mark.parametrize(("outside", "end"), [(INF, 2.0), (-INF, -1.5), (1e300, 2.0), (-9.0, -1.5)])
 def test_values_outside_the_bounds_count_as_the_nearest_end(outside: float, end: float) -> None:
     catalog = small_catalog(EVENT)
-    for sql in ("SELECT SUM(f) FROM visits", "SELECT AVG(f), VAR_POP(f) FROM visits"):
+    for sql in (
+        "SELECT SUM(f) FROM visits",
+        "SELECT AVG(f), VAR_POP(f) FROM visits",
+        "SELECT CORR(f, n) FROM visits",
+    ):
         plan, _, engine = prepared(sql, catalog)
-        assert totals(engine, plan, r(f=outside)) == totals(engine, plan, r(f=end))
+        assert totals(engine, plan, r(f=outside, n=3)) == totals(engine, plan, r(f=end, n=9))
 
 
 def test_negative_zero_and_zero_are_one_key() -> None:

@@ -42,7 +42,7 @@ FROM range({ROWS}) AS r(i)
 """
 
 STATEMENTS = [
-    "SELECT COUNT(*), AVG(f), VAR_POP(x), SUM(m) FROM visits",
+    "SELECT COUNT(*), AVG(f), VAR_POP(x), SUM(m), CORR(f, m) FROM visits",
     """SELECT s, t, COUNT(*), SUM(f), COUNT(DISTINCT uid)
        FROM visits WHERE x > -2 OR f > 0 GROUP BY s, t""",
     "SELECT z, SUM(x * p), STDDEV(m) FROM visits GROUP BY z",

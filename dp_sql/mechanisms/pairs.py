@@ -1,0 +1,221 @@
+"""From the components of two arguments to covariance, correlation and regression: post-processing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_sql.dataclass import dataclass
+from dp_sql.errors import InternalError
+from dp_sql.plan.pair import PairMeasure
+from dp_sql.plan.release import AggregateKind, PairReadout
+
+Floats: TypeAlias = NDArray[np.float64]
+Divide: TypeAlias = Callable[[Any, Any, Any], Floats]
+"""Numerators over denominators where a condition holds, elsewhere NaN."""
+
+_Kind = AggregateKind
+_SAMPLE_ROWS = 2  # from so many rows on a sample's covariance is over n - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PairMoments:
+    """What a vector tells of the places of two arguments, by axis; one entry a group.
+
+    rows: the noisy number of rows with both values. means in [0, 1], variances in [0, 1/4], the
+    covariance in [-1/4, 1/4]; all NaN where nobody seems to be there: less than half a row.
+    variances: None for an axis of degree 1. error: the deviation of one component's noise, in rows.
+    """
+
+    rows: Floats
+    means: tuple[Floats, Floats]
+    variances: tuple[Floats | None, Floats | None]
+    covariance: Floats
+    error: float
+
+
+def pair_moments(
+    measure: PairMeasure,
+    components: Sequence[NDArray[Any]],
+    unit: int,
+    divide: Divide,
+    error: float,
+) -> PairMoments:
+    """Return the moments that released components tell; exact up to `divide` for Python integers.
+
+    unit: what one row adds to the components in all.
+
+    Claim:   with B_ij the sums over n rows of the products of polynomials of degrees d and e at
+             places s and t: sum B_ij = n, sum (i / d) B_ij = sum s, sum (i / d) (j / e) B_ij = sum s t;
+             and over a margin B_0, B_1, B_2 of degree 2 the variance is (B_0 B_2 - B_1^2 / 4) / n^2.
+    Why:     sum_i B_i(s) = 1, sum_i (i / d) B_i(s) = s, and B_2(s) = s^2.
+    Assumes: nothing that privacy rests on.
+    Source:  [Bernstein1912]
+    """
+    one, two = (axis.degree for axis in measure.axes)
+    table = [components[i * (two + 1) : (i + 1) * (two + 1)] for i in range(one + 1)]
+    margins = ([_sum(row) for row in table], [_sum(column) for column in zip(*table, strict=True)])
+    weight = _sum(margins[0])
+    there = 2 * weight >= unit
+    first, second = (_sum([i * part for i, part in enumerate(m) if i]) for m in margins)
+    both = _sum(
+        [i * j * part for i, row in enumerate(table) for j, part in enumerate(row) if i * j]
+    )
+    square = weight * weight
+
+    def variance(margin: Sequence[NDArray[Any]]) -> Floats | None:
+        if len(margin) == 2:
+            return None
+        none, half, full = margin
+        return np.clip(divide(4 * none * full - half * half, 4 * square, there), 0.0, 0.25)
+
+    return PairMoments(
+        divide(weight, unit, there),
+        (
+            np.clip(divide(first, one * weight, there), 0.0, 1.0),
+            np.clip(divide(second, two * weight, there), 0.0, 1.0),
+        ),
+        (variance(margins[0]), variance(margins[1])),
+        np.clip(
+            divide(weight * both - first * second, one * two * square, there),
+            -0.25,
+            0.25,
+        ),
+        error,
+    )
+
+
+def pair_value(measure: PairMeasure, readout: PairReadout, found: PairMoments) -> Floats:
+    """Return an aggregate of y and x from their moments.
+
+    Means lie in the declared range, a covariance within the product of both ranges / 4, a correlation
+    in [-1, 1], REGR_R2 in [0, 1]. A sample's covariance is the population's times n / (n - 1) for the
+    noisy n, and the population's where n is below 2. Where nobody seems to be there a mean is the
+    number of its range nearest to 0, and all else is 0.
+
+    An argument is taken for constant where the sum of its squares around its mean is at most the
+    deviation of one component's noise, or a quarter of a squared step of its grid. Over a constant x
+    the slope and REGR_R2 are 0 and the intercept is the mean of y; over either the correlation is 0.
+    Over a constant y REGR_R2 is 1, as in DuckDB, but 0 where noise may hide that y varies.
+
+    Raises InternalError for a variance that the vector doesn't hold.
+    """
+    x, y = readout.x, 1 - readout.x
+    widths = [float(axis.high - axis.low) for axis in measure.axes]
+    nobody = np.isnan(found.covariance)
+    covariance = np.where(nobody, 0.0, found.covariance)
+    rows = np.where(nobody, 0.0, found.rows)
+
+    def mean(axis: int) -> Floats:
+        low, high = float(measure.axes[axis].low), float(measure.axes[axis].high)
+        means = np.where(nobody, 0.0, low + widths[axis] * found.means[axis])
+        return np.clip(means, low, high)
+
+    def variance(axis: int) -> Floats:
+        some = found.variances[axis]
+        if some is None:
+            raise InternalError("a variance needs the second moments of its argument")
+        return np.where(nobody, 0.0, some)
+
+    def varies(axis: int) -> NDArray[np.bool_]:
+        return _varies(measure, found, axis)
+
+    def over(numerators: Floats, denominators: Floats, where: NDArray[np.bool_]) -> Floats:
+        nothing: Floats = np.zeros(rows.shape)
+        return np.divide(numerators, denominators, out=nothing, where=where)
+
+    def slope() -> Floats:
+        return over(covariance, variance(x), varies(x)) * (widths[y] / widths[x])
+
+    match readout.kind:
+        case _Kind.COVAR_POP:
+            return covariance * (widths[0] * widths[1])
+        case _Kind.COVAR_SAMP:
+            same: Floats = np.ones(rows.shape)
+            wider: Floats = np.divide(rows, rows - 1, out=same, where=rows >= _SAMPLE_ROWS)
+            return covariance * wider * (widths[0] * widths[1])
+        case _Kind.REGR_SXY:
+            return covariance * rows * (widths[0] * widths[1])
+        case _Kind.REGR_SXX:
+            return variance(x) * rows * widths[x] ** 2
+        case _Kind.REGR_SYY:
+            return variance(y) * rows * widths[y] ** 2
+        case _Kind.REGR_AVGX:
+            return mean(x)
+        case _Kind.REGR_AVGY:
+            return mean(y)
+        case _Kind.REGR_SLOPE:
+            return slope()
+        case _Kind.REGR_INTERCEPT:
+            return mean(y) - slope() * mean(x)
+        case _Kind.CORR:
+            known = varies(x) & varies(y)
+            return np.clip(over(covariance, np.sqrt(variance(x) * variance(y)), known), -1.0, 1.0)
+        case _Kind.REGR_R2:
+            known = varies(x) & varies(y)
+            part = over(covariance**2, variance(x) * variance(y), known)
+            flat = varies(x) & ~varies(y) & (not _hides(measure, found, y))
+            return np.where(flat, 1.0, np.clip(part, 0.0, 1.0))
+        case _:
+            raise InternalError("an aggregate of one argument isn't read from a pair")
+
+
+def pair_draws(measure: PairMeasure, readout: PairReadout, found: PairMoments) -> Floats:
+    """Return `pair_value` for redrawn noises, where the last dimension is one of draws.
+
+    A draw whose noise hides whether an argument varies tells nothing: it gives the ends of what a
+    correlation or a regression may be in turns, so that an interval that has many such is wide. The
+    steepest slope is that over two neighbouring steps of x's grid.
+    """
+    values = pair_value(measure, readout, found)
+    x, y = readout.x, 1 - readout.x
+    of_x, of_y = measure.axes[x], measure.axes[y]
+    steepest = of_x.cells * float((of_y.high - of_y.low) / (of_x.high - of_x.low))
+    farthest = max(abs(float(end)) for end in (of_y.low, of_y.high))
+    farthest += steepest * max(abs(float(end)) for end in (of_x.low, of_x.high))
+    axes: tuple[int, ...]
+    match readout.kind:
+        case _Kind.CORR:
+            low, high, axes = -1.0, 1.0, (0, 1)
+        case _Kind.REGR_R2:
+            low, high, axes = 0.0, 1.0, (0, 1)
+        case _Kind.REGR_SLOPE:
+            low, high, axes = -steepest, steepest, (x,)
+        case _Kind.REGR_INTERCEPT:
+            low, high, axes = -farthest, farthest, (x,)
+        case _:
+            return values
+    in_turns = np.where(np.arange(values.shape[-1]) % 2 == 0, low, high)
+    for axis in axes:
+        if _hides(measure, found, axis):
+            values = np.where(_varies(measure, found, axis), values, in_turns)
+    return values
+
+
+def _varies(measure: PairMeasure, found: PairMoments, axis: int) -> NDArray[np.bool_]:
+    """Return where an argument isn't taken for constant."""
+    variance = found.variances[axis]
+    if variance is None:
+        raise InternalError("a variance needs the second moments of its argument")
+    least = max(found.error, _least(measure, axis))
+    return np.nan_to_num(variance * found.rows) > least
+
+
+def _hides(measure: PairMeasure, found: PairMoments, axis: int) -> bool:
+    """Return whether noise may hide that an argument varies."""
+    return found.error >= _least(measure, axis)
+
+
+def _least(measure: PairMeasure, axis: int) -> float:
+    """Return half the least sum of squares of places that differ at all: one row by one step."""
+    return 1 / (4 * measure.axes[axis].cells ** 2)
+
+
+def _sum(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    total: NDArray[Any] = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
