@@ -27,7 +27,7 @@ def without_empty(plan: PlannedRelease, released: Released) -> Released:
     Why:     it reads released values and the law of the noise alone: post-processing.
     Assumes: nothing more.  Source: [Dwork2006]
     """
-    if not plan.keys or plan.private or not released.keys:
+    if not plan.keys or plan.private or plan.release.padded or not released.keys:
         return released
     empty: NDArray[np.bool_] | None = None
     for vector, values, noise in zip(

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dp_sql.errors import InternalError, QueryError
-from dp_sql.parser import aggregates, contribution, examples, options
-from dp_sql.parser.choices import Asked, asked, result_type
+from dp_sql.errors import QueryError
+from dp_sql.parser import aggregates, examples, options
+from dp_sql.parser.aggregate_calls import AggregateCalls
 from dp_sql.parser.dialect import unnamed
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.group_keys import grouping
 from dp_sql.parser.links import belongs_to_one
 from dp_sql.parser.names import deny_open
-from dp_sql.parser.pair_calls import two_arguments
 from dp_sql.parser.scope import Environment, Scope, Statement
 from dp_sql.parser.subqueries import Subqueries
-from dp_sql.parser.text import position_of
-from dp_sql.plan import functions
-from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
-from dp_sql.plan.histogram import Choice, Extreme
-from dp_sql.plan.nulls import null_on
+from dp_sql.plan.expression import Column, Expression, Ref, columns_of
 from dp_sql.plan.relation import Relation, inputs
-from dp_sql.plan.release import GROUPING_SET, PAIRS, Aggregate, AggregateKind, Key, Release
+from dp_sql.plan.release import GROUPING_SET, Key, Release
 from dp_sql.plan.rows import Rows, Scan
-from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
-from dp_sql.schema.sqltype import Kind, SqlType
-from dp_sql.sensitivity.ownership import owner_of, owners_of
+from dp_sql.schema.sqltype import Kind
+from dp_sql.sensitivity.ownership import owners_of
 
 if TYPE_CHECKING:
     from dp_sql.parser.blocks import Blocks
 
-_COUNTS = (AggregateKind.COUNT_STAR, AggregateKind.COUNT, AggregateKind.COUNT_OWNERS)
 RELEASED = "released"  # the schema of released tables in the residual
 
 
@@ -67,7 +58,7 @@ class ReleaseBlock:
         self._keys: list[Key] = []
         self._written: list[tuple[exp.Expr, str]] = []  # keys as the text has them
         self._sets: list[tuple[int, ...]] = []
-        self._aggregates: list[Aggregate] = []
+        self._calls = AggregateCalls(statement, scope, self._binder, self._owners, padded)
         self._name, self._position = "", 0
 
     def rewrite(self, node: exp.Select, *, top: bool) -> exp.Select:
@@ -112,10 +103,11 @@ class ReleaseBlock:
             self._name,
             self._source,
             tuple(self._keys),
-            tuple(self._aggregates),
+            tuple(self._calls.found),
             tuple(sorted(_protected_tables(self._source))),
             self._env.options,
             tuple(self._sets) if len(self._sets) > 1 else (),
+            bool(self._padded),
         )
 
     def _bind_keys(self, node: exp.Select, *, top: bool) -> None:
@@ -200,17 +192,10 @@ class ReleaseBlock:
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return self._grouping(node)
         call = None if isinstance(node, exp.Window) else aggregates.read(node)
-        if call is not None and self._counts_values(call):
-            return self._released(self._distinct(call))
-        if call is not None and call.kind in PAIRS:
-            return self._released(self._of_two(call, call.kind))
         if call is not None:
-            chosen = asked(self._statement, call)
-            return (
-                self._released(self._aggregate(call))
-                if chosen is None
-                else self._chosen(call, chosen)
-            )
+            names, listed = self._calls.columns(call)
+            columns = [self._released(name) for name in names]
+            return exp.Array(expressions=columns) if listed else columns[0]
         if isinstance(node, exp.Query | exp.Subquery):
             return self._blocks.open_expression(node, self._env)
         key = self._key(node)
@@ -292,203 +277,6 @@ class ReleaseBlock:
             node,
             hint=f"put {node.name} into GROUP BY, or aggregate it",
         )
-
-    def _aggregate(self, call: aggregates.Call) -> str:
-        """Return the released column of an aggregate; equal aggregates share one."""
-        if call.extra or call.kind is None:
-            raise self._refuse_aggregate(call)
-        kind, argument = call.kind, None
-        if call.argument is not None:
-            if aggregates.has_aggregate(call.argument):
-                raise self._statement.wrong("an aggregate can't stand in an aggregate.", call.node)
-            argument = self._binder.bind(call.argument)
-        if self._padded and (argument is None or not null_on(argument, self._padded)):
-            raise self._statement.not_private(
-                f"this {call.name} would count rows of the public table that match nobody.",
-                call.node,
-                hint=f"COUNT({self._counted()}), or an inner join",
-            )
-        if call.distinct:
-            owned = isinstance(argument, Ref) and argument.column.number in self._owners
-            if kind is not AggregateKind.COUNT or not owned:
-                raise self._statement.unsupported(
-                    f"{call.name}(DISTINCT …) is answered for the owner's column only.",
-                    call.node,
-                    hint=self._owner_hint(),
-                )
-            if call.bounds:
-                raise self._statement.unsupported(
-                    "the owner's column counts each unit once.", call.bounds[0], hint="leave it out"
-                )
-            kind, argument = AggregateKind.COUNT_OWNERS, None
-        if kind is AggregateKind.COUNT and (
-            (isinstance(argument, Ref) and argument.column.number in self._owners)
-            or (isinstance(argument, Literal) and argument.value is not None)
-        ):
-            kind, argument = AggregateKind.COUNT_STAR, None
-        if kind not in _COUNTS and argument is not None and not _summable(argument.type):
-            raise self._statement.wrong(
-                f"{call.name} takes numbers, not {argument.type}.", call.argument
-            )
-        if (
-            kind not in _COUNTS
-            and isinstance(argument, Ref)
-            and argument.column.number in self._owners
-        ):
-            raise self._statement.not_private(
-                "the owner's column can be counted, not computed with.", call.argument
-            )
-        argument, bounds = contribution.bounded(self._statement, call, kind, argument, self._binder)
-        if call.condition is not None:
-            condition = self._binder.bind_condition(call.condition)
-            value = Literal(1, sqltype.INTEGER) if argument is None else argument
-            argument = functions.case(((condition, value),), Literal(None, sqltype.NULL))
-            kind = AggregateKind.COUNT if kind is AggregateKind.COUNT_STAR else kind
-        whole = kind in _COUNTS or (
-            kind is AggregateKind.SUM
-            and argument is not None
-            and (argument.type.is_integer or argument.type.kind in (Kind.BOOLEAN, Kind.NULL))
-        )
-        result: SqlType = sqltype.BIGINT if whole else sqltype.DOUBLE
-        return self._added(call, kind, argument, result, bounds)
-
-    def _of_two(self, call: aggregates.Call, kind: AggregateKind) -> str:
-        """Return the released column of an aggregate of two columns."""
-        y, x = two_arguments(self._statement, call, self._binder, self._owners, self._padded)
-        result = sqltype.BIGINT if kind is AggregateKind.REGR_COUNT else sqltype.DOUBLE
-        return self._added(call, kind, y, result, second=x)
-
-    def _counts_values(self, call: aggregates.Call) -> bool:
-        """Return whether a call is COUNT(DISTINCT x), or its approximation, of no owner's column."""
-        approximate = call.name in ("APPROX_DISTINCT", "APPROX_COUNT_DISTINCT")
-        if call.argument is None or not (approximate or (call.name == "COUNT" and call.distinct)):
-            return False
-        if approximate or isinstance(call.argument, exp.Tuple):
-            return True
-        argument = self._binder.bind(call.argument)
-        return not (isinstance(argument, Ref) and argument.column.number in self._owners)
-
-    def _distinct(self, call: aggregates.Call) -> str:
-        """Return the released column of COUNT(DISTINCT x) or COUNT(DISTINCT (x, y))."""
-        node = call.argument
-        if node is None or call.extra or aggregates.has_aggregate(node):
-            raise self._refuse_aggregate(call)
-        several = isinstance(node, exp.Tuple)
-        values = [self._binder.bind(n) for n in (node.expressions if several else [node])]
-        if any(v.type.kind in (Kind.INTERVAL, Kind.NULL) for v in values):
-            raise self._statement.unsupported("values of this type aren't counted.", node)
-        if self._padded and not (len(values) == 1 and null_on(values[0], self._padded)):
-            raise self._statement.not_private(
-                f"this {call.name} would count rows of the public table that match nobody.",
-                call.node,
-                hint="an inner join",
-            )
-        argument, bounds = contribution.bounded(
-            self._statement, call, AggregateKind.COUNT, values[0], self._binder
-        )
-        if argument is not None:
-            values[0] = argument
-        if call.condition is not None:
-            if several:
-                raise self._statement.unsupported(
-                    f"FILTER isn't answered with {call.name} of several columns.",
-                    call.node,
-                    hint="COUNT(DISTINCT CASE WHEN … THEN x END), or WHERE",
-                )
-            condition = self._binder.bind_condition(call.condition)
-            values[0] = functions.case(((condition, values[0]),), Literal(None, sqltype.NULL))
-        return self._added(
-            call,
-            AggregateKind.COUNT_DISTINCT,
-            None if several else values[0],
-            sqltype.BIGINT,
-            bounds,
-            values=tuple(values),
-        )
-
-    def _chosen(self, call: aggregates.Call, asked: Asked) -> exp.Expr:
-        """Return the released column of a value that is chosen, or the list of several."""
-        if aggregates.has_aggregate(asked.argument):
-            raise self._statement.wrong("an aggregate can't stand in an aggregate.", call.node)
-        argument = self._binder.bind(asked.argument)
-        if isinstance(argument, Ref) and argument.column.number in self._owners:
-            raise self._statement.not_private(
-                f"{call.name} of the owner's column would be one person's.", asked.argument
-            )
-        if self._padded and not null_on(argument, self._padded):
-            raise self._statement.not_private(
-                f"this {call.name} would read rows of the public table that match nobody.",
-                call.node,
-                hint="an inner join",
-            )
-        type_ = result_type(asked.kind, argument.type)
-        if type_ is None:
-            raise self._statement.not_private(
-                f"{call.name} of {argument.type} values would be one person's.",
-                asked.argument,
-                hint=f"{call.name} of a number, a date or a timestamp",
-            )
-        value, bounds = contribution.bounded(
-            self._statement, call, asked.kind, argument, self._binder
-        )
-        if value is None or bounds is not None:
-            raise InternalError("a value is chosen from rows that are bounded one by one")
-        if call.condition is not None:
-            condition = self._binder.bind_condition(call.condition)
-            value = functions.case(((condition, value),), Literal(None, sqltype.NULL))
-        columns = []
-        for choice in asked.choices:
-            kind = asked.kind
-            if isinstance(choice, Extreme):
-                kind = AggregateKind.MAX if choice.largest else AggregateKind.MIN
-            columns.append(self._released(self._added(call, kind, value, type_, choice=choice)))
-        return exp.Array(expressions=columns) if asked.listed else columns[0]
-
-    def _added(
-        self,
-        call: aggregates.Call,
-        kind: AggregateKind,
-        argument: Expression | None,
-        type_: SqlType,
-        bounds: tuple[Fraction, Fraction] | None = None,
-        choice: Choice | None = None,
-        values: tuple[Expression, ...] = (),
-        second: Expression | None = None,
-    ) -> str:
-        """Return the released column of an aggregate, that of an equal one where there is one."""
-        name = f"a{len(self._aggregates)}"
-        found = position_of(self._statement.text, call.node)
-        place = None if found is None else (self._statement.text, found)
-        made = Aggregate(name, kind, argument, type_, place, bounds, choice, values, second)
-        for known in self._aggregates:
-            if replace(made, name=known.name) == known:  # places aren't compared
-                return known.name
-        self._aggregates.append(made)
-        return name
-
-    def _counted(self) -> str:
-        columns = (n for s in self._scope.sources for n in s.columns)
-        named = (n.name for n in columns if n.column.number in self._padded)
-        return next(named, "a column of the protected table")
-
-    def _owner_hint(self) -> str:
-        owner = owner_of(self._source)
-        return "COUNT(*)" if owner is None else f"COUNT(DISTINCT {owner.name})"
-
-    def _refuse_aggregate(self, call: aggregates.Call) -> QueryError:
-        if call.kind is not None:
-            return self._statement.unsupported(
-                f"this form of {call.name} isn't answered.", call.node
-            )
-        return self._statement.unsupported(
-            f"the aggregate {call.name} isn't answered: its result can be one person's value.",
-            call.node,
-            hint="COUNT, SUM, AVG, VAR_*, STDDEV_*, CORR, REGR_*, MEDIAN, QUANTILE_CONT, MIN or MAX",
-        )
-
-
-def _summable(kind: SqlType) -> bool:
-    return kind.is_numeric or kind.kind in (Kind.BOOLEAN, Kind.NULL)
 
 
 def _protected_tables(relation: Relation) -> set[str]:

@@ -139,7 +139,8 @@ class Release:
     """One block that mixes units, as the text has it. `name`: its table in the residual.
 
     sets: where it groups by several sets of keys, each as places in `keys`, in the order of the
-    text; a set may stand there twice. Empty where it groups by all keys.
+    text; a set may stand there twice. Empty where it groups by all keys. padded: an outer join keeps
+    every row of a public table, so its groups show whether anybody is in them or not.
     """
 
     name: str
@@ -149,6 +150,7 @@ class Release:
     tables: tuple[str, ...]  # the protected tables that it reads, lower-cased, sorted
     options: Options = UNSAID
     sets: tuple[tuple[int, ...], ...] = ()
+    padded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
