@@ -7,7 +7,7 @@ asked, in weights of rows, so a unit's rows change every score by little.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -20,7 +20,7 @@ from dp_sql.plan.histogram import Choice, Extreme, Histogram, Quantile, Rank
 from dp_sql.schema.catalog import ChoiceKind
 
 _BONUS = 64  # units of score for one weight
-_HALVED = 2**14  # candidates at least where a histogram is halved
+_HALVED = 2**12  # candidates at least where a histogram is halved
 _MOST_BELOW = 1000  # denominators of ranks inside a half
 
 
@@ -31,13 +31,11 @@ def ranked(
     ranks = [c for c in histogram.choices if isinstance(c, Quantile | Extreme)]
     found: dict[Choice, Integers] = {}
     if histogram.together:
-        quantiles = sorted(
-            {rank for rank in ranks if isinstance(rank, Quantile)},
-            key=lambda rank: rank.fraction,
-        )
-        fractions = [rank.fraction for rank in quantiles]
+        fractions = _fractions(histogram)
         several = _halved(histogram, weights, fractions, chooser, sampler)
-        found.update(zip(quantiles, several, strict=True))
+        for rank in ranks:
+            if isinstance(rank, Quantile):
+                found[rank] = several[fractions.index(rank.fraction)]
     for rank in ranks:
         if rank not in found:
             found[rank] = _single(histogram, rank, weights, chooser, sampler)
@@ -50,8 +48,19 @@ def require_drawable(histogram: Histogram, chooser: Chooser) -> None:
         if isinstance(rank, Quantile | Extreme):
             _rate(rank, chooser)
     if histogram.together:
-        largest = spread_of(histogram) * _MOST_BELOW
-        chooser.rate(largest, 2 * largest, 0)
+        for _, _, wanted in _cuts(_fractions(histogram)):
+            _cut_rate(histogram, wanted, chooser)
+
+
+def _fractions(histogram: Histogram) -> list[Fraction]:
+    """Return the places of the quantiles that are asked, in order, each once."""
+    return sorted({c.fraction for c in histogram.choices if isinstance(c, Quantile)})
+
+
+def _cut_rate(histogram: Histogram, wanted: Fraction, chooser: Chooser) -> Rate:
+    """Return the rate at which the cut of a part is chosen."""
+    one = spread_of(histogram) * max(wanted.numerator, wanted.denominator - wanted.numerator)
+    return chooser.rate(one, 2 * one, 0)
 
 
 def factor_of(histogram: Histogram) -> int:
@@ -140,10 +149,10 @@ def rank_error(histogram: Histogram, rank: Quantile, chooser: Chooser, risk: flo
     that probability. Where a histogram is halved, the errors of the levels add up.
     Source: [McKennaSheldon2020]
     """
-    one, _, _, b = _moves(rank)
+    b = rank.fraction.denominator
     together = histogram.together
     spread = spread_of(histogram)
-    rate = chooser.rate(spread * one, 2 * spread * one, 0) if together else _rate(rank, chooser)
+    rate = _cut_rate(histogram, rank.fraction, chooser) if together else _rate(rank, chooser)
     cells = histogram.measure.cells
     candidates = spread * (cells + 1) if together else cells * histogram.fine + 1
     scale = b * histogram.unit * (spread if together else _BONUS)
@@ -236,19 +245,29 @@ def _halved(
     found: list[Integers] = [np.empty(0, dtype=np.int64)] * len(fractions)
     low = np.zeros(len(weights), dtype=np.int64)
     high = np.full(len(weights), upto.shape[1] - 1, dtype=np.int64)
-    waiting = [(0, len(fractions), low, high, Fraction(0), Fraction(1))]
-    while waiting:
-        start, end, low, high, least, most = waiting.pop()
-        if start == end:
-            continue
+    ends = {(0, len(fractions)): (low, high)}
+    for start, end, wanted in _cuts(fractions):
+        low, high = ends[start, end]
         middle = (start + end) // 2
-        asked = fractions[middle]
-        wanted = (asked - least) / (most - least) if most > least else Fraction(1, 2)
         cut = _cut(upto, (low, high), wanted, chooser, sampler, histogram)
         found[middle] = np.minimum(cut // spread, cells) * histogram.fine
-        waiting.append((start, middle, low, cut, least, asked))
-        waiting.append((middle + 1, end, cut, high, asked, most))
+        ends[start, middle] = low, cut
+        ends[middle + 1, end] = cut, high
     return found
+
+
+def _cuts(fractions: Sequence[Fraction]) -> Iterator[tuple[int, int, Fraction]]:
+    """Yield the parts that are cut, as ranges of quantiles, each with the place of its cut in it."""
+    waiting = [(0, len(fractions), Fraction(0), Fraction(1))]
+    while waiting:
+        start, end, least, most = waiting.pop()
+        if start == end:
+            continue
+        asked = fractions[(start + end) // 2]
+        wanted = (asked - least) / (most - least) if most > least else Fraction(1, 2)
+        yield start, end, wanted.limit_denominator(_MOST_BELOW)
+        waiting.append((start, (start + end) // 2, least, asked))
+        waiting.append(((start + end) // 2 + 1, end, asked, most))
 
 
 def _cut(
@@ -264,10 +283,8 @@ def _cut(
     Candidates outside the part are as far below the best as one can be (`Rate.capped`); one that is
     chosen all the same stands for the nearer end.
     """
-    wanted = wanted.limit_denominator(_MOST_BELOW)
     a, b = wanted.numerator, wanted.denominator
-    one = spread_of(histogram) * max(a, b - a)
-    rate = chooser.rate(one, 2 * one, 0)
+    rate = _cut_rate(histogram, wanted, chooser)
     low, high = (end[:, np.newaxis] for end in ends)
     first, last = (np.take_along_axis(upto, end, axis=1) for end in (low, high))
     distance = np.abs(b * (upto - first) - a * (last - first))

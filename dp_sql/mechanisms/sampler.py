@@ -105,13 +105,16 @@ class Rate:
 
 
 def rate_below(limit: Fraction) -> Rate | None:
-    """Return the largest rate that is at most `limit`, to within 1/512; None where it is too small."""
+    """Return the largest rate that is at most `limit`; None where it is below 2^-50.
+
+    It is within 1/512 of the limit, but for limits below 2^-41.
+    """
     limit = min(limit, Fraction(_FARTHEST))
     shift = 0
     while limit * (1 << shift) < _FINE_RATE and shift < _MOST_SHIFT:
         shift += 1
     numerator = int(limit * (1 << shift))
-    return Rate(numerator, shift) if numerator >= _FINE_RATE else None
+    return Rate(numerator, shift) if numerator else None
 
 
 @dataclass(frozen=True, slots=True)

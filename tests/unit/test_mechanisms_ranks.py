@@ -109,13 +109,13 @@ def test_a_rate_is_just_below_its_limit(limit: Fraction) -> None:
 
 
 def test_rates_beyond_what_can_be_drawn_are_refused() -> None:
-    assert rate_below(Fraction(1, 2**45)) is None
+    assert rate_below(Fraction(1, 2**51)) is None
     with pytest.raises(InternalError):
         Rate(1, 51)
     with pytest.raises(InternalError):
         Rate(2**20, 2)
     with pytest.raises(UnsupportedSQLError, match="beyond what can be drawn"):
-        require_drawable(histogram(4, MEDIAN), chooser(Fraction(1, 10**14)))
+        require_drawable(histogram(4, MEDIAN), chooser(Fraction(1, 10**16)))
 
 
 def test_capped_gaps_stay_below_the_coins_reach() -> None:
