@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, assert_never
 from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.distinct import Counter
 from dp_sql.mechanisms.interval import laplace_half_width
-from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
+from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.ranks import beyond, rank_error
 from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.facts import HistogramFacts
 from dp_sql.plan.histogram import Extreme, Histogram, Popular
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.printer import expression_text, measure_text, relation_text
-from dp_sql.plan.relation import Measure, MomentMeasure, SumMeasure
+from dp_sql.plan.relation import Measure, MomentMeasure, PresenceMeasure, SumMeasure
 from dp_sql.plan.release import (
     Aggregate,
     AggregateKind,
@@ -188,7 +188,11 @@ def _step(step: Step) -> list[str]:
         index = step.measurement.selection.vector
         noise = step.measurement.noises[index]
         shown = step.measurement.selection.threshold / noise.lattice
-        lines.append(f"  a private key is shown when its noisy number of units reaches {shown:.6g}")
+        measure = plan.vectors[index].measure
+        weight = measure.weight if isinstance(measure, PresenceMeasure) else 0
+        what = "weight of units" if weight else "number of units"
+        shown /= weight or 1
+        lines.append(f"  a private key is shown when its noisy {what} reaches {shown:.6g}")
     for aggregate, readout in zip(release.aggregates, plan.readouts, strict=True):
         lines.append(f"  {aggregate.name} = {_aggregate(aggregate)}: {_error(step, readout)}")
     if step.measurement.cost == FREE:

@@ -30,11 +30,13 @@ from dp_sql.plan.relation import (
 )
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.plan.rows import Filter
+from dp_sql.privacy.contribution import Spread
 from dp_sql.schema.sqltype import SqlType
 from dp_sql.sensitivity.ownership import owner_of
 
 _FITS = 2**63 - 1
 _SHORT = 64  # characters of a key's text that may be written twice
+GROUPS = "groups_"  # how many groups of its unit a pair is one of
 _SAFE = 2**86  # times 2^40 units it still fits a HUGEINT
 
 
@@ -282,6 +284,9 @@ def _bound(measure: Measure, value: str, count: str, most: int, bits: int) -> st
                 return f"CAST(least({value}, {most}) AS BIGINT)"
             whole = f"greatest({_big(ends[0])}, least({_big(ends[1])}, {value}))"
             return _narrow(whole, max(map(abs, ends)))
+        case PresenceMeasure(weight=weight, most=groups) if weight:
+            parts = [str(Spread(weight).part(m)) for m in range(1, groups + 1)]
+            return f"CAST(list_extract([{', '.join(parts)}], least({GROUPS}, {groups})) AS BIGINT)"
         case PresenceMeasure():
             return f"CASE WHEN {value} > 0 THEN 1 ELSE 0 END"
         case SumMeasure():
@@ -333,6 +338,21 @@ def group_order(relation: BoundGroups, count: int | None = None) -> str:
 
 def _pairs(relation: Relation) -> str:
     """Return a FROM item, with a WHERE, of the (unit, group) pairs that stay.
+
+    Where a measure spreads a unit's weight over its groups, with the number of these.
+    """
+    weighed = any(
+        isinstance(m, PresenceMeasure) and m.weight for m in measured_rows(relation).measures
+    )
+    if weighed:
+        return (
+            f"(SELECT *, count(*) OVER (PARTITION BY u) AS {GROUPS} FROM {_few(relation)}) AS all_"
+        )
+    return _few(relation)
+
+
+def _few(relation: Relation) -> str:
+    """Return a FROM item, with a WHERE, of the (unit, group) pairs within the limit of groups.
 
     Of each unit the first `max_groups` groups by a keyed hash, then by the keys. `lag` counts rows,
     so ties can't keep more; and it avoids a rewrite of QUALIFY that is slower.

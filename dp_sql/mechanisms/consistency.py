@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
 from dp_sql.mechanisms.nesting import Links, nesting, settle
+from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.readout import Floats, Numbers, linear_form, nearest, read
 from dp_sql.mechanisms.release import AnyIntegers, Released, peak
 from dp_sql.plan.relation import PresenceMeasure

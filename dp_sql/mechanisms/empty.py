@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
+from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.release import Released
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import CountMeasure, MomentMeasure, PresenceMeasure

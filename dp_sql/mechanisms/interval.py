@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_sql.errors import InternalError
-from dp_sql.mechanisms.measurement import Measurement, NoiseKind, VectorNoise
+from dp_sql.mechanisms.measurement import Measurement
+from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.normal import upper_quantile
 from dp_sql.mechanisms.pairs import pair_draws, pair_moments
 from dp_sql.mechanisms.readout import (

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from fractions import Fraction
 from itertools import product
+from typing import assert_never
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, ParameterError, UnsupportedSQLError
-from dp_sql.mechanisms.calibrate_gaussian import LEAST_SIGMA, MOST_COORDINATES, sigma1
+from dp_sql.mechanisms.calibrate_gaussian import MOST_COORDINATES, sigma1
 from dp_sql.mechanisms.choice import require_drawable
 from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.distinct import Counter
-from dp_sql.mechanisms.sampler import MAX_SCALE
+from dp_sql.mechanisms.noise import EXACT, NoiseKind, VectorNoise, on_lattice
 from dp_sql.mechanisms.threshold import gaussian_threshold, laplace_threshold, log_delta_per_group
 from dp_sql.plan.facts import Facts
 from dp_sql.plan.relation import Measure
 from dp_sql.plan.release import PlannedRelease
-from dp_sql.privacy.contribution import Box, Change, ContributionSet, Simplex
+from dp_sql.privacy.contribution import Box, Change, ContributionSet, Simplex, Spread
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.privacy.event import (
     Event,
@@ -30,42 +29,6 @@ from dp_sql.privacy.event import (
     PureEvent,
     pure_epsilon,
 )
-
-LEAST_SCALE = LEAST_SIGMA  # in lattice units: rounding it up costs at most a tenth of a percent
-_FINEST = 2**64  # points of the lattice in one step of a vector
-
-
-class NoiseKind(StrEnum):
-    """The law of a vector's noise. NONE: no neighbour changes it, so it is released as it is."""
-
-    NONE = "none"
-    LAPLACE = "laplace"
-    GAUSSIAN = "gaussian"
-
-
-@dataclass(frozen=True, slots=True)
-class VectorNoise:
-    """A vector is released as lattice * exact + noise, independent in every coordinate.
-
-    lattice: a power of two. scale: of the discrete Laplace, or sigma of the discrete Gaussian
-    distribution, in lattice units; 0 for NONE.
-    """
-
-    kind: NoiseKind
-    lattice: int
-    scale: int
-
-    def __post_init__(self) -> None:
-        if self.lattice < 1 or self.lattice & (self.lattice - 1):
-            raise ValueError("a lattice is a power of two")
-        if self.kind is NoiseKind.NONE:
-            if self.scale != 0 or self.lattice != 1:
-                raise ValueError("no noise has no scale and no lattice")
-        elif not 1 <= self.scale <= MAX_SCALE:
-            raise ValueError("the scale of noise is an integer from 1 to 2^50")
-
-
-EXACT = VectorNoise(NoiseKind.NONE, 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +315,7 @@ class _Task:
     def _laplace(self, place: Place, share: Fraction) -> VectorNoise | None:
         """Return noise of scale l1/epsilon for a vector, or None above the largest scale."""
         ratio = self.change(place).l1 / share
-        return _on_lattice(NoiseKind.LAPLACE, ratio * ratio)
+        return on_lattice(NoiseKind.LAPLACE, ratio * ratio)
 
     def _gaussian(
         self, shares: Mapping[Place, Fraction], delta: Fraction
@@ -365,7 +328,7 @@ class _Task:
             return dict.fromkeys(shares)
         square = Fraction(unit) ** 2
         return {
-            place: _on_lattice(
+            place: on_lattice(
                 NoiseKind.GAUSSIAN, square * self.change(place).l2_squared * epsilon / share
             )
             for place, share in shares.items()
@@ -377,16 +340,19 @@ class _Task:
         if noise is None or delta is None or plan.selection is None:
             return self.min_units
         unit = facts.unit
-        log_delta = log_delta_per_group(
-            delta,
-            self.epsilon,
-            groups=facts.groups,
-            group_size=unit.group_size,
-            adjacency=unit.adjacency,
-        )
-        start = noise.lattice * unit.group_size * self._one((part, plan.selection))
         rule = laplace_threshold if noise.kind is NoiseKind.LAPLACE else gaussian_threshold
-        return max(rule(noise.scale, log_delta, start=start), noise.lattice * self.min_units)
+        found = [noise.lattice * self.min_units]
+        for groups, one in _own_keys(facts.vectors[plan.selection].contribution, facts.groups):
+            log_delta = log_delta_per_group(
+                delta,
+                self.epsilon,
+                groups=groups,
+                group_size=unit.group_size,
+                adjacency=unit.adjacency,
+            )
+            start = noise.lattice * unit.group_size * one
+            found.append(rule(noise.scale, log_delta, start=start))
+        return max(found)
 
     def measurements(self, draft: _Draft) -> tuple[Measurement, ...]:
         """Return one measurement a part."""
@@ -429,6 +395,16 @@ class _Task:
         return tuple(events)
 
 
+def _own_keys(contribution: ContributionSet, groups: int) -> list[tuple[int, int]]:
+    """Return how many keys of its own a unit may have, with what it adds to each: all that matter.
+
+    A unit that spreads its weight has more keys of less weight, or fewer of more.
+    """
+    if isinstance(contribution, Spread):
+        return [(m, contribution.part(m)) for m in range(1, groups + 1)]
+    return [(groups, _size(contribution))]
+
+
 def _best(task: _Task, drafts: Mapping[tuple[NoiseKind, NoiseKind], _Draft]) -> _Draft:
     """Return the draft with the most exact values and then the fewest units that a key needs.
 
@@ -449,33 +425,15 @@ def _best(task: _Task, drafts: Mapping[tuple[NoiseKind, NoiseKind], _Draft]) -> 
     return drafts[min(drafts, key=error)]
 
 
-def _on_lattice(kind: NoiseKind, square: Fraction) -> VectorNoise | None:
-    """Return noise whose scale over its lattice is at least the root of `square`.
-
-    On the coarsest lattice that gives a scale of LEAST_SCALE; the finest is _FINEST, where noise
-    of that scale is below a double's precision. None above the largest scale.
-    """
-    lattice, scale = 1, _root_up(square)
-    while scale < LEAST_SCALE and lattice < _FINEST:
-        lattice *= 2
-        scale = _root_up(square * lattice**2)
-    scale = max(scale, LEAST_SCALE)
-    return VectorNoise(kind, lattice, scale) if scale <= MAX_SCALE else None
-
-
-def _root_up(square: Fraction) -> int:
-    """Return the least integer whose square is at least `square`."""
-    root = math.isqrt(math.ceil(square))
-    return root if root * root >= square else root + 1
-
-
 def _size(contribution: ContributionSet) -> int:
     """Return the largest entry that one unit can add to one group."""
     match contribution:
         case Box(low=low, high=high):
             return max(1, *(-end for end in low), *high)
-        case Simplex(total=total):
+        case Simplex(total=total) | Spread(weight=total):
             return total
+        case _:
+            assert_never(contribution)
 
 
 def _coordinates(change: Change) -> int:

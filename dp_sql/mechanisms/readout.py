@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
-from dp_sql.mechanisms.measurement import Measurement, NoiseKind
+from dp_sql.mechanisms.measurement import Measurement
+from dp_sql.mechanisms.noise import NoiseKind
 from dp_sql.mechanisms.pairs import pair_moments, pair_value
 from dp_sql.mechanisms.release import AnyIntegers, Released, peak
 from dp_sql.plan.pair import PairMeasure

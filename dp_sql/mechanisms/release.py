@@ -17,7 +17,8 @@ from dp_sql.errors import InternalError
 from dp_sql.mechanisms.choice import choose
 from dp_sql.mechanisms.chooser import Counted
 from dp_sql.mechanisms.distinct import Counter, DistinctValues, count, with_noise
-from dp_sql.mechanisms.measurement import Measurement, NoiseKind, VectorNoise
+from dp_sql.mechanisms.measurement import Measurement
+from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.sampler import Integers, Sampler
 from dp_sql.plan.expression import IntervalValue
 from dp_sql.plan.facts import ExactTable, PairTable

@@ -99,9 +99,15 @@ class MomentMeasure:
 
 @dataclass(frozen=True, slots=True)
 class PresenceMeasure:
-    """1 for a unit that has a row (whose argument, if there is one, is not NULL), else 0."""
+    """1 for a unit that has a row (whose argument, if there is one, is not NULL), else 0.
+
+    weight: where it isn't 0, floor(weight / sqrt(m)) for a unit of m groups, in place of 1; then
+    there is no argument, and `most` is the number of groups that a unit may have.
+    """
 
     argument: Expression | None
+    weight: int = 0
+    most: int = 0
 
 
 Measure = CountMeasure | SumMeasure | MomentMeasure | PairMeasure | PresenceMeasure

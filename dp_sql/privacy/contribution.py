@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isqrt
+
 from dp_sql.dataclass import dataclass
 
 
@@ -31,7 +33,25 @@ class Simplex:
             raise ValueError("a simplex needs at least one component and a total of at least 1")
 
 
-ContributionSet = Box | Simplex
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One number in each group: floor(weight / sqrt(m)) for a unit that touches m groups.
+
+    So its squares add up to at most weight^2 over all groups, however many there are.
+    """
+
+    weight: int
+
+    def __post_init__(self) -> None:
+        if self.weight < 1:
+            raise ValueError("a unit weighs at least 1")
+
+    def part(self, groups: int) -> int:
+        """Return what a unit of so many groups adds to each of them."""
+        return isqrt(self.weight**2 // groups)
+
+
+ContributionSet = Box | Simplex | Spread
 
 Profile = tuple[tuple[int, int], ...]
 """Pairs (shift, coordinates): so many coordinates of the released vector move by at most so much."""

@@ -24,7 +24,7 @@ from dp_sql.plan.relation import (
 )
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.plan.rows import Project, Scan
-from dp_sql.privacy.contribution import Box, Change, ContributionSet, Simplex
+from dp_sql.privacy.contribution import Box, Change, ContributionSet, Simplex, Spread
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.sensitivity.delta import change, nudged, unchanged
 from dp_sql.sensitivity.histogram import derive_distinct, derive_histogram
@@ -220,11 +220,15 @@ def _bounded_set(measure: Measure, max_rows: int, low_bits: int) -> Contribution
             return Simplex(measure.size, measure.total * max_rows << low_bits)
         case _:
             row = _row_set(measure)
+    if isinstance(measure, PresenceMeasure) and measure.weight:
+        return Spread(measure.weight)
     match row:
         case Box(low=low, high=high):
             if isinstance(measure, PresenceMeasure):
                 return row
             return Box(tuple(a * max_rows for a in low), tuple(b * max_rows for b in high))
+        case Spread():
+            raise InternalError("a row has no share of its unit's weight")
         case Simplex(size=size, total=total):
             return Simplex(size, total * max_rows << low_bits)
         case _:
@@ -248,6 +252,8 @@ def _times(row: ContributionSet, count: int) -> ContributionSet:
             return Box(tuple(a * count for a in low), tuple(b * count for b in high))
         case Simplex(size=size, total=total):
             return Simplex(size, total * count)
+        case Spread():
+            raise InternalError("a row has no share of its unit's weight")
         case _:
             assert_never(row)
 
@@ -266,6 +272,8 @@ def _set_in_words(contribution: ContributionSet) -> str:
         case Box(low=low, high=high):
             ends = " x ".join(f"[{a}, {b}]" for a, b in zip(low, high, strict=True))
             return f"a number of steps in {ends}"
+        case Spread(weight=weight):
+            return f"{weight} over the root of the number of its groups"
         case Simplex(size=size, total=total):
             return f"{size} non-negative numbers that add up to at most {total}"
         case _:

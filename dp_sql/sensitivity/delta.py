@@ -7,7 +7,7 @@ from typing import assert_never
 from dp_sql.errors import InternalError
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import CountMeasure, Measure, MomentMeasure, PresenceMeasure, SumMeasure
-from dp_sql.privacy.contribution import Box, Change, ContributionSet, Profile, Simplex
+from dp_sql.privacy.contribution import Box, Change, ContributionSet, Profile, Simplex, Spread
 from dp_sql.privacy.unit import Adjacency, PrivacyUnit
 
 
@@ -43,6 +43,8 @@ def change(
     if groups < 1 or (cells is not None and cells < 1):
         raise InternalError("a release has at least one group")
     reach = groups if cells is None else min(groups, cells)
+    if isinstance(contribution, Spread):
+        return _spread(contribution, reach, unit)
     match unit.adjacency:
         case Adjacency.ADD_REMOVE:
             profiles = [_one_sided(contribution, reach)]
@@ -53,6 +55,23 @@ def change(
         case _:
             assert_never(unit.adjacency)
     return Change(tuple(profiles)).scaled(unit.group_size)
+
+
+def _spread(contribution: Spread, groups: int, unit: PrivacyUnit) -> Change:
+    """Return the change of a vector to which a unit of m groups adds weight / sqrt(m) in each.
+
+    Claim:   as `change`.
+    Why:     a unit has m groups, 1 <= m <= L0, with the same number in each: one profile for each m.
+             Where a unit changes for another, both have their groups, and in a shared one the numbers
+             differ by less than they are; a cost that adds up over coordinates is then at most twice
+             that of the costlier of the two. k units move one coordinate k times as far in the same
+             groups, which costs most by convexity.
+    Assumes: the SQL gives each unit the number of its own groups, those that stay.
+    Source:  [Gopi2020], [Dwork2006]
+    """
+    sides = 1 if unit.adjacency is Adjacency.ADD_REMOVE else 2
+    profiles = tuple(((contribution.part(m), sides * m),) for m in range(1, groups + 1))
+    return Change(profiles).scaled(unit.group_size)
 
 
 def unchanged() -> Change:
@@ -97,6 +116,8 @@ def _one_sided(contribution: ContributionSet, groups: int) -> Profile:
             return tuple((max(-a, b), groups) for a, b in zip(low, high, strict=True))
         case Simplex(total=total):
             return ((total, groups),)
+        case Spread():
+            raise InternalError("a weight that is spread has profiles of its own")
         case _:
             assert_never(contribution)
 
@@ -111,5 +132,7 @@ def _two_sided(contribution: ContributionSet, groups: int, shared: int) -> Profi
             return (*apart, *both)
         case Simplex(total=total):
             return ((total, 2 * groups),)
+        case Spread():
+            raise InternalError("a weight that is spread has profiles of its own")
         case _:
             assert_never(contribution)

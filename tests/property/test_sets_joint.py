@@ -23,7 +23,8 @@ from test_oracle_witnesses import r as row
 
 from dp_sql.errors import InternalError
 from dp_sql.mechanisms.calibrate_gaussian import sigma1
-from dp_sql.mechanisms.measurement import Measurement, NoiseKind, calibrate_sets
+from dp_sql.mechanisms.measurement import Measurement, calibrate_sets
+from dp_sql.mechanisms.noise import NoiseKind
 from dp_sql.parser.statement import parse
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.planner.plan import plan_release

@@ -26,7 +26,8 @@ from mechanism_plans import (
 )
 from scipy.stats import beta
 
-from dp_sql.mechanisms.measurement import Measurement, NoiseKind, calibrate
+from dp_sql.mechanisms.measurement import Measurement, calibrate
+from dp_sql.mechanisms.noise import NoiseKind
 from dp_sql.mechanisms.release import release
 from dp_sql.mechanisms.sampler import ExactSampler
 from dp_sql.plan.facts import Facts

@@ -11,8 +11,9 @@ from mechanism_plans import COUNT, PRESENCE, moments, planned
 from numpy.typing import NDArray
 
 from dp_sql.mechanisms.consistency import consistent, read_sets
-from dp_sql.mechanisms.measurement import EXACT, Measurement, NoiseKind, VectorNoise
+from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.mechanisms.nesting import nesting
+from dp_sql.mechanisms.noise import EXACT, NoiseKind, VectorNoise
 from dp_sql.mechanisms.release import Released
 from dp_sql.plan.expression import Literal
 from dp_sql.plan.relation import Measure

@@ -20,7 +20,7 @@ from mechanism_plans import (
 
 from dp_sql.errors import InternalError
 from dp_sql.mechanisms.interval import DRAWS, interval, laplace_half_width, redraw
-from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
+from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.readout import read
 from dp_sql.mechanisms.release import Released, release
 from dp_sql.mechanisms.sampler import ExactSampler

@@ -19,14 +19,8 @@ from mechanism_plans import (
 
 from dp_sql.errors import InternalError, ParameterError, UnsupportedSQLError
 from dp_sql.mechanisms.calibrate_gaussian import sigma1
-from dp_sql.mechanisms.measurement import (
-    EXACT,
-    LEAST_SCALE,
-    Measurement,
-    NoiseKind,
-    VectorNoise,
-    calibrate,
-)
+from dp_sql.mechanisms.measurement import Measurement, calibrate
+from dp_sql.mechanisms.noise import EXACT, LEAST_SCALE, NoiseKind, VectorNoise
 from dp_sql.mechanisms.threshold import laplace_threshold, log_delta_per_group
 from dp_sql.plan.facts import Facts
 from dp_sql.plan.relation import Measure

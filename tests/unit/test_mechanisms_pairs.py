@@ -22,7 +22,7 @@ from mechanism_plans import (
 from dp_sql.errors import InternalError
 from dp_sql.mechanisms.empty import without_empty
 from dp_sql.mechanisms.interval import DRAWS, interval, redraw
-from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
+from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.readout import Numbers, read
 from dp_sql.mechanisms.release import Released, release
 from dp_sql.mechanisms.sampler import ExactSampler

@@ -21,7 +21,7 @@ from mechanism_plans import (
 )
 
 from dp_sql.errors import InternalError
-from dp_sql.mechanisms.measurement import NoiseKind, VectorNoise
+from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.readout import Numbers, nearest, ratio, read
 from dp_sql.mechanisms.release import Released, release
 from dp_sql.plan.relation import Measure, MomentMeasure

@@ -22,7 +22,8 @@ from mechanism_plans import (
 )
 
 from dp_sql.errors import InternalError
-from dp_sql.mechanisms.measurement import Measurement, NoiseKind, Selection, VectorNoise
+from dp_sql.mechanisms.measurement import Measurement, Selection
+from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.release import Released, plus, release
 from dp_sql.mechanisms.sampler import ExactSampler
 from dp_sql.plan.expression import IntervalValue
