@@ -54,6 +54,7 @@ from dp_sql.sensitivity.motion import drifts_in_place, reach_of
 from dp_sql.sensitivity.multiplicity import rows_per_unit
 
 _WEIGHT_BITS = 12  # that the weight of a value carries through the division by their number
+_MUCH = 4  # an epsilon at which key selection needs no more than a few units
 _SPREAD = 2**16  # the weight of a unit
 _MOST_SPREAD = 1000  # groups: the SQL lists what a unit adds to each
 _FIRST = 1_000_000  # numbers of the planner's own columns; the parser's stay far below
@@ -163,7 +164,7 @@ def plan_release(
             selection = measures.index(double)
         else:
             selection = len(measures)
-            presence = _spread_presence(presence, limits)
+            presence = _spread_presence(presence, limits, epsilon)
             measures.append(presence)
     main = measures[:-1] if apart else measures
     numbers = iter(range(_FIRST, 2 * _FIRST))
@@ -269,15 +270,16 @@ def _distinct(
     return Distinct(relation, values, caps, secrets.randbits(63), Fraction(0))
 
 
-def _spread_presence(presence: Measure, limits: Limits) -> Measure:
+def _spread_presence(presence: Measure, limits: Limits, epsilon: Fraction) -> Measure:
     """Return the measure that selects keys and is not shown: it may spread a unit's weight.
 
-    A unit of few groups then counts for more in each, which shows more keys at the same noise. It is
-    no number of units any more, so it can't keep a least number of them.
+    A unit of few groups then counts for more in each, which shows more keys at the same noise, where
+    there is noise to speak of: at a large epsilon a key of few units with many groups would be lost.
+    It is no number of units any more, so it can't keep a least number of them.
     """
     most = limits.max_groups
     plain = not isinstance(presence, PresenceMeasure) or limits.min_units_per_group > 1
-    if plain or not 2 <= most <= _MOST_SPREAD:
+    if plain or epsilon > _MUCH or not 2 <= most <= _MOST_SPREAD:
         return presence
     return PresenceMeasure(None, _SPREAD, most)
 

@@ -57,7 +57,9 @@ def test_e11_keys_are_selected_by_units_not_by_rows(folder: Path) -> None:
     found = bounded(folder, BY_PAGE, "user")
     selection = found.plan.selection
     assert selection is not None
-    assert found.plan.vectors[selection].measure == PresenceMeasure(None)
+    measure = found.plan.vectors[selection].measure
+    assert isinstance(measure, PresenceMeasure)
+    assert measure.argument is None
     change = found.facts.vectors[selection].change
     assert (change.l1, change.l2_squared) == (2, 2)  # two pages a unit, one each
     event = bounded(folder, BY_NAME, "event")
