@@ -49,8 +49,10 @@ def aggregate_sql(aggregate: RowAggregate, name: Naming) -> str:
             return f"{kind.value.lower()}({text})"
         case _Kind.MODE:
             return f"mode({text} ORDER BY {text})"
-        case _Kind.FIRST | _Kind.LAST:
+        case _Kind.FIRST | _Kind.LAST | _Kind.ELEMENT:
             order = ", ".join([*(order_sql(o, name) for o in aggregate.order), text])
+            if kind is _Kind.ELEMENT:
+                return f"list_extract(list({text} ORDER BY {order}), {aggregate.element})"
             return f"{kind.value.lower()}({text} ORDER BY {order})"
         case _Kind.COVAR_POP:
             return _covariance(aggregate, text, argument, name)
@@ -164,7 +166,7 @@ def window_sql(function: WindowFunction, name: Naming) -> str:
     arguments = ", ".join(lower(a, name) for a in function.arguments) or (
         "*" if function.name == "count" else ""
     )
-    call = f"{function.name}({arguments})"
+    call = f"{function.name}({arguments}{' IGNORE NULLS' if function.ignore_nulls else ''})"
     if function.grid is not None:
         argument = function.arguments[0]
         call = f"{function.name}({_steps(lower(argument, name), argument, function.grid)})"

@@ -87,8 +87,10 @@ def has_aggregate(node: exp.Expr) -> bool:
 def _window_children(node: exp.Window) -> list[exp.Expr]:
     """Return what a window reads: the arguments of its function, its partition and its order."""
     function = node.this
+    if isinstance(function, exp.IgnoreNulls | exp.RespectNulls):
+        function = function.this
     inner = [*function.iter_expressions()]
-    rest = [child for child in node.iter_expressions() if child is not function]
+    rest = [child for child in node.iter_expressions() if child is not node.this]
     return inner + rest
 
 

@@ -236,6 +236,7 @@ class Blocks:
 
     def _open(self, node: exp.Select, items: list[Item], env: Environment) -> exp.Select:
         """Rewrite a block over released and public data: tables named, subqueries bound."""
+        env = replace(env, around=env.around | {ascii_lower(item.alias) for item in items})
         args = {
             key: self.open_value(value, env)
             for key, value in node.args.items()

@@ -185,7 +185,9 @@ class FromClause:
         return joined.steps, self._scope(joined)
 
     def _scope(self, joined: _Joined) -> Scope:
-        return Scope(self._statement, tuple(joined.sources), joined.merged, self._env.outer)
+        return Scope(
+            self._statement, tuple(joined.sources), joined.merged, self._env.outer, self._env.around
+        )
 
     def _joined(self, items: Sequence[Item]) -> _Joined:
         joined = _Joined([], [], {})

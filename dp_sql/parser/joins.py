@@ -29,6 +29,7 @@ from dp_sql.privacy.unit import Level
 from dp_sql.schema import sqltype
 from dp_sql.sensitivity.ownership import (
     conjuncts,
+    equal_columns,
     is_protected,
     link_of,
     linked,
@@ -95,6 +96,7 @@ class _Joiner:
         self._statement = statement
         self._pool: list[Expression] = []
         self._where = where
+        self._steps = steps
         self._last_outer = max(
             (i for i, s in enumerate(steps) if s.way in (Way.RIGHT, Way.FULL)), default=-1
         )
@@ -206,7 +208,10 @@ class _Joiner:
         first, second = owner_of(rows), owner_of(resolved(statement, step.rows.relation))
         names = "the owner's columns"
         if first is not None and second is not None:
-            names = f"{first.name} = {step.alias}.{second.name}"
+            holders = (s.alias for s in self._steps if first in output(s.rows.relation))
+            alias = next(holders, None)
+            mine = first.name if alias is None else f"{alias}.{first.name}"
+            names = f"{mine} = {step.alias}.{second.name}"
         return statement.not_private(
             f"this join of {step.alias!r} lets rows of different persons meet.",
             step.node,
@@ -245,6 +250,8 @@ class _Joiner:
     def _left(self, kept: Rows, other: Rows, step: Step, kind: JoinKind) -> Rows:
         kept = resolved(self._statement, kept)
         condition = _condition(list(step.condition))
+        if self._padded and kind is JoinKind.LEFT and self._through(kept, other, condition):
+            self._padded |= {c.number for c in output(other)}
         if not is_protected(other) or not is_protected(kept):
             return Join(kept, other, kind, condition)
         if kind is JoinKind.LEFT and linked(other, kept, condition):
@@ -254,6 +261,17 @@ class _Joiner:
             raise self._refuse(kept, step)
         extra = self._extra(kept, other, list(step.condition))
         return Join(kept, other, kind, _condition([*step.condition, *extra]))
+
+    def _through(self, kept: Rows, other: Rows, condition: Expression) -> bool:
+        """Return whether a join finds nothing for a row of a public side that has no partner.
+
+        It compares a column that is NULL on such a row.
+        """
+        own = {c.number for c in output(other)}
+        return any(
+            a.number in self._padded and b.number in own and a in output(kept)
+            for a, b in equal_columns(condition)
+        )
 
     def _full(self, rows: Rows, step: Step) -> Rows:
         item = resolved(self._statement, step.rows.relation)

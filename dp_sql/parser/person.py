@@ -45,8 +45,8 @@ _ENDS = (_Kind.FIRST, _Kind.LAST)
 _QUANTILES = (_Kind.QUANTILE_CONT, _Kind.QUANTILE_DISC)
 ALLOWED = (
     "COUNT, SUM, AVG, MIN, MAX, VAR_*, STDDEV_*, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, ARG_MIN, "
-    "ARG_MAX, MODE, FIRST and LAST with ORDER BY, COVAR_*, CORR, REGR_*, BOOL_AND, BOOL_OR, or the "
-    "length of a LIST"
+    "ARG_MAX, MODE, FIRST and LAST with ORDER BY, COVAR_*, CORR, REGR_*, BOOL_AND, BOOL_OR, the "
+    "length of a LIST, or LIST(x ORDER BY y)[2]"
 )
 
 
@@ -85,6 +85,9 @@ class PersonGroups:
 
         Raises QueryError for a column that is neither.
         """
+        collected = self._collected(node)
+        if collected is not None:
+            return collected
         call = None if isinstance(node, exp.Window) else aggregates.read(self._plain(node))
         if call is not None and call.name in PAIRS:
             return self._pair(call)
@@ -112,27 +115,39 @@ class PersonGroups:
         return None
 
     def _plain(self, node: exp.Expr) -> exp.Expr:
-        """Return the aggregate that a form of it stands for, or the node itself.
-
-        The length of a collected list counts rows, and any value may be the smallest.
-        """
+        """Return the aggregate that a form stands for, or the node: any value may be the smallest."""
         if isinstance(node, exp.Filter) and isinstance(node.this, exp.IgnoreNulls):
             return exp.Filter(this=self._plain(node.this), expression=node.expression)
         if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
             return node.this
-        if isinstance(node, exp.Bracket) and isinstance(node.this, exp.ArrayAgg):
-            place = _place(node)
-            kind = None if place is None else {0: exp.First, -2: exp.Last}.get(place)
-            more = (v for k, v in node.this.args.items() if k not in ("this", "nulls_excluded"))
-            if kind is not None and isinstance(node.this.this, exp.Order) and not any(more):
-                return kind(this=node.this.this)
-        if isinstance(node, _LENGTHS) and isinstance(node.this, exp.ArrayAgg):
-            inner = node.this
-            more = (v for k, v in inner.args.items() if k not in ("this", "nulls_excluded"))
-            if not isinstance(inner.this, exp.Distinct | exp.Order) and not any(more):
-                self._inner.bind(inner.this)  # its names have to exist
-                return exp.Count(this=exp.Star())
         return node
+
+    def _collected(self, node: exp.Expr) -> Expression | None:
+        """Return what is taken of a list of one person's values: its length, or one of its elements.
+
+        None for other nodes. A list holds its NULLs, one if it is DISTINCT; of no rows it is NULL.
+        """
+        inner = node.this.unnest() if isinstance(node, (exp.Bracket, *_LENGTHS)) else None
+        call = aggregates.read(inner) if isinstance(inner, exp.ArrayAgg) else None
+        if call is None or call.extra or call.argument is None:
+            return None
+        if isinstance(node, exp.Bracket):
+            place = _place(node)
+            if place is None or call.distinct or not isinstance(call.argument, exp.Order):
+                return None
+            value, order = self._ordered(call, call.argument)
+            bound = self._inner.bind(value)
+            return Ref(self._kept(call, _Kind.ELEMENT, bound, order=order, element=place + 1))
+        ordered = isinstance(call.argument, exp.Order)
+        bound = self._inner.bind(call.argument.this if ordered else call.argument)
+        call = replace(call, name="COUNT")
+        rows = Ref(self._kept(call, _Kind.COUNT_ROWS, None))
+        if not call.distinct:
+            return rows
+        known = functions.call(">", (rows, Ref(self._kept(call, _Kind.COUNT, bound))))
+        one, none = (Literal(i, sqltype.BIGINT) for i in (1, 0))
+        values = Ref(self._kept(call, _Kind.COUNT_DISTINCT, bound))
+        return functions.call("+", (values, functions.case(((known, one),), none)))
 
     def _bare(self, node: exp.Column) -> None:
         found = self._scope.find(node)

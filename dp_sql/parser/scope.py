@@ -117,12 +117,13 @@ class Environment:
     """What a block inherits from those around it.
 
     ctes: the CTEs that it can name, by lower-cased name. outer: the block around it, whose columns
-    it can name. options: what the privacy clauses around it say. unit_columns: the columns that they
-    call the privacy unit's.
+    it can name. around: the tables of the blocks around it that hold no protected rows. options: what
+    the privacy clauses around it say. unit_columns: the columns that they call the privacy unit's.
     """
 
     ctes: Mapping[str, Bound | OpenName]
     outer: Scope | None = None
+    around: frozenset[str] = frozenset()
     options: Options = UNSAID
     unit_columns: tuple[exp.Column, ...] = ()
 
@@ -152,13 +153,14 @@ class Scope:
     """The columns that an expression of a private block can name.
 
     merged: columns that USING or NATURAL made one, by lower-cased name. outer: what the block around
-    a subquery can name.
+    a subquery can name. around: as in `Environment`.
     """
 
     statement: Statement
     sources: tuple[Source, ...]
     merged: Mapping[str, Column] = field(default_factory=dict)
     outer: Scope | None = None
+    around: frozenset[str] = frozenset()
 
     def find(self, node: exp.Column) -> Column | None:
         """Return the column that `node` names, or None when no source has it.
@@ -170,6 +172,12 @@ class Scope:
             sources = [s for s in self.sources if ascii_lower(s.alias) == qualifier]
             if not sources and self.outer is not None:
                 return self.outer.find(node)
+            if not sources and qualifier in self.around:
+                raise self.statement.unsupported(
+                    "a subquery over protected rows can't depend on a row of a public table.",
+                    node,
+                    hint=f"FROM {node.table} LEFT JOIN … ON … GROUP BY {node.table}.{node.name}",
+                )
             if not sources:
                 close = nearest(qualifier, [s.alias for s in self.sources])
                 raise self.statement.wrong(

@@ -159,7 +159,9 @@ def _tokens(text: str, dialect: DuckDB) -> list[Token]:
         chain = chain + 1 if kind in _CHAIN else 0
         if depth > MAX_DEPTH or chain > MAX_DEPTH:
             raise _too_deep()
-        if kind in (TokenType.PARAMETER, TokenType.PLACEHOLDER) or token.text in {"@", "#", "?"}:
+        if kind in (TokenType.PARAMETER, TokenType.PLACEHOLDER) or (
+            kind not in _QUOTED and token.text in {"@", "#", "?"}
+        ):
             raise UnsupportedSQLError(
                 f"{token.text!r} isn't answered.",
                 hint="write abs(x) for @x, a name for #1, and a value for a parameter",

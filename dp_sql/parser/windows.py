@@ -13,6 +13,7 @@ from dp_sql.parser.expressions import Expressions, Hook
 from dp_sql.parser.frames import LARGEST, frame_of
 from dp_sql.parser.scope import Scope, Statement
 from dp_sql.parser.text import position_of
+from dp_sql.plan import functions
 from dp_sql.plan.expression import Expression, Literal, Ref
 from dp_sql.plan.relation import output
 from dp_sql.plan.row_aggregates import typed
@@ -105,7 +106,10 @@ class Windows:
             )
         frame = frame_of(self._statement, spec, node, order)
         try:
-            name, arguments, type_ = self._function(node.this)
+            call, ignored = node.this, False
+            if isinstance(call, exp.IgnoreNulls | exp.RespectNulls) and type(call.this) in _VALUES:
+                call, ignored = call.this, isinstance(call, exp.IgnoreNulls)
+            name, arguments, type_ = self._function(call)
         except TypeProblem as problem:
             raise self._statement.wrong(f"{problem}.", node) from None
         found = position_of(self._statement.text, node)
@@ -120,7 +124,14 @@ class Windows:
         require_own(self._scope, node, read)
         column = self._statement.column(name, type_)
         function = WindowFunction(
-            name, arguments, tuple(partition), frame.order, frame.text, column, place=place
+            name,
+            arguments,
+            tuple(partition),
+            frame.order,
+            frame.text,
+            column,
+            ignore_nulls=ignored,
+            place=place,
         )
         for known in self._functions:
             if _same(known, function):
@@ -208,11 +219,9 @@ class Windows:
         arguments = [first]
         if node.args.get("offset") is not None:
             arguments.append(self._constant(node.args["offset"], least=0))
-        if node.args.get("default") is not None:
-            default = self._binder.bind(node.args["default"])
-            if default.type != first.type:
-                raise TypeProblem(f"the default of {name} is a {first.type}")
-            arguments.append(default)
+        default = node.args.get("default")
+        if default is not None and not isinstance(default, exp.Null):
+            arguments.append(functions.cast(self._binder.bind(default), first.type))
         return name, tuple(arguments), first.type
 
     def _constant(self, node: exp.Expr, *, least: int) -> Literal:
@@ -242,6 +251,6 @@ def _total(order: tuple[Order, ...], rows: Rows) -> tuple[Order, ...]:
 
 def _same(first: WindowFunction, second: WindowFunction) -> bool:
     def parts(f: WindowFunction) -> tuple[object, ...]:
-        return f.name, f.arguments, f.partition, f.order, f.frame
+        return f.name, f.arguments, f.partition, f.order, f.frame, f.ignore_nulls
 
     return parts(first) == parts(second)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from math import isqrt
 
+from dp_sql.plan import intervals
 from dp_sql.plan.conversion import step_of
 from dp_sql.plan.domain import BOOLEANS, UNKNOWN, Domain
 from dp_sql.plan.domains import domain_of
@@ -25,6 +26,7 @@ _ONE_OF = (
     _Kind.MODE,
     _Kind.FIRST,
     _Kind.LAST,
+    _Kind.ELEMENT,
 )  # fmt: skip  kinds that give one of the values
 _SUMS = (_Kind.SUM, _Kind.SUM_DISTINCT, _Kind.AVG)
 _DIGITS = 24  # of decimals whose sum over 2^45 rows still fits DECIMAL(38)
@@ -160,5 +162,7 @@ def window_domain(function: WindowFunction, columns: Mapping[int, Domain], limit
         case "avg":
             inner = domain_of(function.arguments[0], columns)
             return Domain(inner.low, inner.high)
+        case "lag" | "lead" if len(function.arguments) == 3:
+            return intervals.hull(tuple(domain_of(function.arguments[i], columns) for i in (0, 2)))
         case _:
             return domain_of(function.arguments[0], columns) if function.arguments else UNKNOWN

@@ -152,6 +152,7 @@ class RowAggregateKind(StrEnum):
     MODE = "MODE"
     FIRST = "FIRST"
     LAST = "LAST"
+    ELEMENT = "LIST[]"
     COVAR_POP = "COVAR_POP"
 
 
@@ -169,9 +170,10 @@ class RowAggregate:
     """One aggregate of `GroupRows`. A FILTER has become a CASE in the argument.
 
     grid: the planner's, for sums and moments of floats. fraction: of a quantile. by: what ARG_MIN and
-    ARG_MAX compare; of rows that tie, the one with the smallest or largest argument. order: of FIRST
-    and LAST; of rows that tie, likewise. second: what COVAR_POP multiplies with, NULL where the
-    argument is, on second_grid. place: the statement and where the aggregate stands in it, for messages.
+    ARG_MAX compare; of rows that tie, the one with the smallest or largest argument. order: of FIRST,
+    LAST and ELEMENT; of rows that tie, likewise. element: its place in the list, as DuckDB counts.
+    second: what COVAR_POP multiplies with, NULL where the argument is, on second_grid. place: the
+    statement and where the aggregate stands in it, for messages.
     """
 
     kind: RowAggregateKind
@@ -181,6 +183,7 @@ class RowAggregate:
     grid: Grid | None = None
     by: Expression | None = None
     order: tuple[Order, ...] = ()
+    element: int | None = None
     second: Expression | None = None
     second_grid: Grid | None = None
     place: tuple[str, Position] | None = field(default=None, compare=False)
@@ -211,7 +214,7 @@ class WindowFunction:
 
     name: in DuckDB's spelling, or an aggregate's. frame: DuckDB's text of a frame of constants, ""
     for the default. order: total wherever the function tells peers apart. grid: the planner's, for
-    sums of floats.
+    sums of floats. ignore_nulls: of LAG and its kin.
     """
 
     name: str
@@ -221,6 +224,7 @@ class WindowFunction:
     frame: str
     column: Column
     grid: Grid | None = None
+    ignore_nulls: bool = False
     place: tuple[str, Position] | None = field(default=None, compare=False)
 
 

@@ -74,7 +74,9 @@ def _joined(join: Join, level: Level, public: PublicFacts) -> int | None:
         first, second = (rows_per_unit(side, level, public) for side in (left, right))
         if first is None or second is None:
             return None
-        return first + second if join.kind is JoinKind.FULL else first * max(1, second)
+        if join.kind is JoinKind.FULL:  # all of them match, or none does; between is no more
+            return max(first + second, first * second)
+        return first * max(1, second)
     protected, other = (right, left) if is_protected(right) else (left, right)
     found = rows_per_unit(protected, level, public)
     if found is None or not is_protected(protected):

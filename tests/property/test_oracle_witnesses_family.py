@@ -70,6 +70,9 @@ class Witness:
 
 TWO = both(o(1, ok=1), o(2, ok=1), rows("lines", 9, ok=1, lk=1, qty=3))
 KEPT = both(TWO, rows("marks", 9, ok=1, lk=1, mark=2))
+FIRST_ROWS = (
+    "(SELECT uid, x FROM visits QUALIFY ROW_NUMBER() OVER (PARTITION BY uid ORDER BY x) <= {})"
+)
 VISITS_AND_PERSONS = "visits AS v JOIN persons AS p ON v.uid = p.uid"
 
 WITNESSES = [
@@ -81,6 +84,12 @@ WITNESSES = [
             v(1, 9), 3, 9, rows=3),
     Witness("SELECT COUNT(*) FROM visits AS v FULL JOIN persons AS p ON v.uid = p.uid",
             p(1, 9), 3, 9, rows=3),
+    Witness(f"SELECT a.x, b.x, COUNT(*) FROM {FIRST_ROWS.format(3)} AS a FULL JOIN "
+            f"{FIRST_ROWS.format(3)} AS b ON a.uid = b.uid GROUP BY a.x, b.x",
+            both(v(1, x=1), v(1, x=2), v(1, x=3)), 9, 9, groups=20),
+    Witness(f"SELECT a.x, b.x, COUNT(COALESCE(a.x, b.x)) FROM {FIRST_ROWS.format(1)} AS a FULL JOIN "
+            f"{FIRST_ROWS.format(3)} AS b ON a.uid = b.uid AND a.x > b.x GROUP BY a.x, b.x",
+            both(v(1, x=1), v(1, x=2), v(1, x=3)), 4, 4, groups=20),
     Witness("SELECT COUNT(*) FROM visits AS v ANTI JOIN orders AS o ON v.uid = o.uid",
             v(1, 9), 3, 9, rows=3),
     Witness("SELECT COUNT(*) FROM visits AS v SEMI JOIN orders AS o ON v.uid = o.uid",
