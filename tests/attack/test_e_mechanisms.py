@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from math import isqrt
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,8 @@ def test_e11_keys_are_selected_by_units_not_by_rows(folder: Path) -> None:
     assert isinstance(measure, PresenceMeasure)
     assert measure.argument is None
     change = found.facts.vectors[selection].change
-    assert (change.l1, change.l2_squared) == (2, 2)  # two pages a unit, one each
+    weight = measure.weight  # of a unit: over the root of 2 on each of two pages
+    assert (change.l1, change.l2_squared) == (2 * isqrt(weight**2 // 2), weight**2)
     event = bounded(folder, BY_NAME, "event")
     assert event.plan.selection is not None
     assert event.plan.vectors[event.plan.selection].measure == CountMeasure(None)

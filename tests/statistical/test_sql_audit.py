@@ -1,0 +1,129 @@
+"""Audits through SQL: every mechanism's answers on two neighbours, told apart no better than claimed.
+
+A group of a public key is a run: groups hold the same rows, and their noise is independent. One
+neighbour has one row more in every group, so at event level, or with one person a group, each group's
+answer has to be epsilon-close to the other's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from test_release_audit import epsilon_at_least
+
+import dp_sql
+from dp_sql.mechanisms import chooser
+from dp_sql.mechanisms.sampler import Rate
+
+EPSILON = 1.0
+SCHEMA = """
+version: 1
+database: duckdb:///rows.duckdb
+privacy: {level: LEVEL, adjacency: add_remove, unit: person, caps: {epsilon: 100}}
+mechanisms: {mode: [KIND], quantiles: [permute_and_flip]}
+tables:
+  rows:
+    owner: uid
+    budget: {epsilon: 1e9, delta: 0.1, accountant: sequential}
+    limits: {max_groups: 1, max_rows_per_group: 2}
+    columns:
+      uid: {type: bigint}
+      g: {type: integer, bounds: [1, RUNS], nullable: false}
+      x: {type: integer, bounds: [0, 8]}
+      y: {type: integer, bounds: [0, 8]}
+"""
+# one row more, as (x, y), and the statistic that an attacker looks at
+CASES = {
+    "count": ("COUNT(*)", (4, 4)),
+    "sum": ("SUM(x)", (8, 4)),
+    "mean": ("AVG(x)", (8, 4)),
+    "variance": ("VAR_POP(x)", (8, 4)),
+    "covariance": ("COVAR_POP(x, y)", (8, 8)),
+    "correlation": ("CORR(x, y)", (8, 8)),
+    "median": ("MEDIAN(x)", (8, 4)),
+    "quantile": ("QUANTILE_DISC(x, 0.9)", (8, 4)),
+    "list of quantiles": ("QUANTILE_CONT(x, [0.25, 0.5, 0.75])[2]", (8, 4)),
+    "maximum": ("MAX(x)", (8, 4)),
+    "minimum": ("MIN(x)", (0, 4)),
+    "mode": ("MODE(x)", (8, 4)),
+    "top": ("TOP_K(x, 2)[2]", (8, 4)),
+    "distinct": ("COUNT(DISTINCT x)", (8, 4)),
+}
+
+
+def answers(
+    folder: Path, call: str, more: tuple[int, int], *, level: str, runs: int, kind: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the answers of all groups without and with one row more in each."""
+    samples = []
+    for name, extra in (("less", False), ("more", True)):
+        here = folder / name
+        here.mkdir()
+        text = SCHEMA.replace("LEVEL", level).replace("KIND", kind).replace("RUNS", str(runs))
+        if level == "event":
+            lines = [w for w in text.splitlines() if "owner:" not in w and "limits:" not in w]
+            text = "\n".join(lines).replace("unit: person, ", "")
+        (here / "schema.yaml").write_text(text)
+        rows = [(1, 3, 3), (2, 3, 5), (3, 4, 4)]  # owners are numbered anew in each group
+        rows += [(4, *more)] if extra else []
+        values = ", ".join(map(str, rows))
+        con = duckdb.connect(str(here / "rows.duckdb"))
+        con.execute("CREATE TABLE rows(uid BIGINT, g INTEGER, x INTEGER, y INTEGER)")
+        con.execute(
+            f"INSERT INTO rows SELECT 10 * g + u, g, x, y FROM range(1, {runs + 1}) AS t(g), "
+            f"(VALUES {values}) AS v(u, x, y)"
+        )
+        con.close()
+        with dp_sql.connect(here / "schema.yaml", ledger=":memory:") as connection:
+            sql = f"SELECT {call} AS v FROM rows GROUP BY g"
+            found = connection.sql(sql, epsilon=str(EPSILON), delta="1e-9").fetchall()
+        assert len(found) == runs
+        samples.append(np.array([row[0] for row in found], dtype=float))
+    return samples[0], samples[1]
+
+
+def check(
+    folder: Path, name: str, *, level: str, runs: int, kind: str = "permute_and_flip"
+) -> None:
+    call, more = CASES[name]
+    bound = epsilon_at_least(*answers(folder, call, more, level=level, runs=runs, kind=kind))
+    assert bound <= EPSILON
+
+
+@pytest.mark.parametrize("name", ["median", "mode", "distinct", "correlation"])
+def test_neighbours_look_no_more_different_than_claimed(name: str, tmp_path: Path) -> None:
+    check(tmp_path, name, level="event", runs=2_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["event", "user"])
+@pytest.mark.parametrize("name", CASES)
+def test_neighbours_look_no_more_different_than_claimed_long(
+    name: str, level: str, tmp_path: Path
+) -> None:
+    check(tmp_path, name, level=level, runs=10_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["exponential", "noisy_max_gumbel", "noisy_max_laplace"])
+@pytest.mark.parametrize("name", ["mode", "top"])
+def test_each_way_to_choose_a_mode(name: str, kind: str, tmp_path: Path) -> None:
+    check(tmp_path, name, level="event", runs=10_000, kind=kind)
+
+
+@pytest.mark.parametrize(("name", "times"), [("median", 6), ("mode", 2)])
+def test_the_audit_finds_a_rate_that_is_too_fast(
+    name: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = chooser.rate_below
+
+    def fast(limit: object) -> Rate | None:
+        return known(times * limit)  # type: ignore[operator]
+
+    monkeypatch.setattr(chooser, "rate_below", fast)
+    call, more = CASES[name]
+    samples = answers(tmp_path, call, more, level="event", runs=10_000, kind="permute_and_flip")
+    assert epsilon_at_least(*samples) > EPSILON
