@@ -125,5 +125,5 @@ def test_the_audit_finds_a_rate_that_is_too_fast(
 
     monkeypatch.setattr(chooser, "rate_below", fast)
     call, more = CASES[name]
-    samples = answers(tmp_path, call, more, level="event", runs=10_000, kind="permute_and_flip")
+    samples = answers(tmp_path, call, more, level="event", runs=40_000, kind="permute_and_flip")
     assert epsilon_at_least(*samples) > EPSILON

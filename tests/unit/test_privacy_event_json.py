@@ -21,6 +21,7 @@ profiles = st.lists(st.tuples(sizes, sizes), max_size=4).map(tuple)
 noises = st.one_of(
     st.builds(
         LaplaceEvent,
+        PureEvent,
         st.integers(1, 2**200),
         st.lists(profiles, min_size=1, max_size=3).map(lambda found: Change(tuple(found))),
     ),
@@ -52,7 +53,9 @@ def test_the_words_are_those_that_old_ledgers_hold() -> None:
     assert event_to_json(GaussianEvent(1024, 0)) == gaussian
     delta = Fraction(1, 10**9)
     assert event_to_json(KeySelectionEvent(GaussianEvent(1024, 0), delta)) == chosen
-    for text in (laplace, gaussian, chosen):
+    pure = '{"v":1,"event":"pure","epsilon":"1/10"}'
+    assert event_to_json(PureEvent(Fraction(1, 10))) == pure
+    for text in (laplace, gaussian, chosen, pure):
         assert event_to_json(event_from_json(text)) == text
 
 
@@ -70,6 +73,8 @@ LAPLACE = {"v": 1, "event": "laplace", "scale": "3", "profiles": [[["1", "1"]]]}
         {**GAUSSIAN, "v": 2},
         {**GAUSSIAN, "v": True, "event": "gauss"},
         {**GAUSSIAN, "event": "cauchy"},
+        {"v": 1, "event": "pure", "epsilon": "0.1"},
+        {"v": 1, "event": "pure", "epsilon": "1/10", "delta": "0/1"},
         {**GAUSSIAN, "more": "1"},
         {**GAUSSIAN, "sigma": 3},
         {**GAUSSIAN, "sigma": "0"},

@@ -3,11 +3,12 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import mpmath
 import pytest
 from budget_cases import one_coordinate
 
 from dp_sql.privacy.contribution import Change
-from dp_sql.privacy.event import GaussianEvent, KeySelectionEvent, LaplaceEvent
+from dp_sql.privacy.event import GaussianEvent, KeySelectionEvent, LaplaceEvent, PureEvent
 from dp_sql.privacy.renyi import alpha_star, conversion, rdp, rdp_budget
 
 MILLIONTH = Fraction(1, 10**6)
@@ -127,3 +128,26 @@ def test_no_order_near_the_chosen_one_admits_more(epsilon: Fraction, delta: Frac
 def test_extreme_budgets_have_an_order(epsilon: Fraction) -> None:
     assert 1 < alpha_star(epsilon, MILLIONTH) < 1e10
     assert 1 < alpha_star(epsilon, Fraction(1, 10**400)) < 1e10
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10**6), Fraction(1, 10), Fraction(1), Fraction(9)])
+@pytest.mark.parametrize("alpha", [1.0000001, 2.0, 22.2, 1e6])
+def test_a_pure_mechanism_costs_what_randomised_response_does(
+    epsilon: Fraction, alpha: float
+) -> None:
+    with mpmath.workdps(60):
+        e, a = mpmath.mpf(epsilon.numerator) / epsilon.denominator, mpmath.mpf(alpha)
+        p = mpmath.exp(e) / (1 + mpmath.exp(e))
+        total = p**a * (1 - p) ** (1 - a) + (1 - p) ** a * p ** (1 - a)
+        truth = mpmath.log(total) / (a - 1)
+        found = rdp(PureEvent(epsilon), alpha)
+        assert truth <= found <= truth * (1 + mpmath.mpf(10) ** -12)
+        assert found <= float(epsilon) * (1 + 1e-15)
+
+
+def test_a_pure_mechanism_costs_no_less_than_laplace_noise_of_the_same_epsilon() -> None:
+    for alpha in (1.5, 8.0, 100.0):
+        assert rdp(PureEvent(Fraction(1)), alpha) >= rdp(
+            LaplaceEvent(10, one_coordinate(10)), alpha
+        )
+    assert rdp(PureEvent(Fraction(0)), 8.0) == 0.0
