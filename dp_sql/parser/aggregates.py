@@ -40,7 +40,7 @@ _ANONYMOUS = frozenset(
     "mad max median min mode product quantile quantile_cont quantile_disc regr_avgx regr_avgy "
     "regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy reservoir_quantile "
     "sem skewness string_agg sumkahan sum_no_overflow approx_count_distinct approx_quantile "
-    "approx_top_k top_k array_agg json_group_array json_group_object json_group_structure lttb stats".split()
+    "approx_top_k top_k distance_to array_agg json_group_array json_group_object json_group_structure lttb stats".split()
 )
 
 
@@ -94,6 +94,28 @@ def _window_children(node: exp.Window) -> list[exp.Expr]:
     return inner + rest
 
 
+def _distance(
+    node: exp.Expr, inner: exp.Anonymous, condition: exp.Expr | None, bounds: list[exp.Expr]
+) -> Call:
+    """Return DISTANCE_TO(p): how many rows have to go until p is true of all, so the rest of them."""
+    arguments = inner.expressions
+    wrong: exp.Expr | None = None
+    if len(arguments) == 1:
+        holds = exp.Coalesce(this=arguments[0].copy(), expressions=[exp.false()])
+        wrong = exp.Not(this=holds)
+        wrong = wrong if condition is None else exp.and_(condition, wrong)
+    return Call(
+        node,
+        AggregateKind.COUNT_STAR,
+        "DISTANCE_TO",
+        None,
+        distinct=False,
+        condition=wrong,
+        extra=wrong is None,
+        bounds=bounds,
+    )
+
+
 def read(node: exp.Expr) -> Call | None:
     """Return the aggregate that `node` is, with its FILTER, or None where it isn't one."""
     condition: exp.Expr | None = None
@@ -117,6 +139,8 @@ def read(node: exp.Expr) -> Call | None:
             extra=False,
             bounds=bounds,
         )
+    if isinstance(inner, exp.Anonymous) and inner.name.lower() == "distance_to":
+        return _distance(node, inner, condition, bounds)
     name = aggregate_name(inner)
     if name is None:
         return None

@@ -102,3 +102,19 @@ def test_equal_to_duckdb(
         rows,
         expected,
     )
+
+
+def test_the_distance_to_a_condition_counts_the_rows_where_it_is_not_true(
+    opened: tuple[dp_sql.Connection, duckdb.DuckDBPyConnection],
+) -> None:
+    connection, plain = opened
+    found = connection.sql(
+        "SELECT g, DISTANCE_TO(n > 3) AS d, DISTANCE_TO(n > 3) FILTER (WHERE free = 'x') AS e FROM rows "
+        "GROUP BY g ORDER BY g",
+        epsilon=10**8,
+    ).fetchall()
+    wanted = plain.execute(
+        "SELECT g, COUNT(*) FILTER (WHERE (n > 3) IS NOT TRUE) AS d, COUNT(*) FILTER (WHERE (n > 3) IS "
+        "NOT TRUE AND free = 'x') AS e FROM rows GROUP BY g ORDER BY g"
+    ).fetchall()
+    assert found == wanted

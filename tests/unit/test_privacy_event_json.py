@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_sql.privacy.contribution import Change
-from dp_sql.privacy.event import Event, GaussianEvent, KeySelectionEvent, LaplaceEvent
+from dp_sql.privacy.event import Event, GaussianEvent, KeySelectionEvent, LaplaceEvent, PureEvent
 from dp_sql.privacy.event_json import (
     event_from_json,
     event_to_json,
