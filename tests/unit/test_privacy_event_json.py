@@ -21,14 +21,14 @@ profiles = st.lists(st.tuples(sizes, sizes), max_size=4).map(tuple)
 noises = st.one_of(
     st.builds(
         LaplaceEvent,
-        PureEvent,
         st.integers(1, 2**200),
         st.lists(profiles, min_size=1, max_size=3).map(lambda found: Change(tuple(found))),
     ),
     st.builds(GaussianEvent, st.integers(1, 2**200), sizes),
 )
 deltas = st.fractions(0, 1).filter(lambda delta: delta < 1)
-events = st.one_of(noises, st.builds(KeySelectionEvent, noises, deltas))
+pure = st.builds(PureEvent, st.fractions(min_value=0))
+events = st.one_of(noises, st.builds(KeySelectionEvent, noises, deltas), pure)
 
 
 @settings(deadline=None)
