@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from sqlglot import exp
+from sqlglot import exp, parser
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.parser import Parser
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
+
+from dp_sql.errors import EngineError
 
 BOUNDS = "contribution_bounds"
 """The argument of a function's node that holds its named contribution bounds, one PropertyEQ each."""
@@ -174,6 +176,18 @@ def _in(parser: Parser, this: exp.Expr | None) -> exp.Expr:
 
 
 _Func = TypeVar("_Func", bound=exp.Func)
+
+
+def require_readable(file: str | None) -> None:
+    """Raise EngineError unless `file`, sqlglot's parser, is Python: a compiled one can't be extended."""
+    if file is None or not file.endswith(".py"):
+        raise EngineError(
+            "the package sqlglotc is installed, whose compiled parser can't read the privacy clause.",
+            hint="pip uninstall sqlglotc, or a virtual environment of its own for dp_sql",
+        )
+
+
+require_readable(parser.__file__)
 
 
 class AnalystParser(DuckDBParser):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from small_catalog import CATALOG
 
-from dp_sql.errors import NotPrivateError, QueryError, UnsupportedSQLError
+from dp_sql.errors import EngineError, NotPrivateError, QueryError, UnsupportedSQLError
+from dp_sql.parser.dialect import require_readable
 from dp_sql.parser.statement import parse
 
 REFUSED = [
@@ -118,3 +119,11 @@ def test_a_typo_gets_the_nearest_name_and_a_caret_under_it() -> None:
         "             ^^^^^",
         "Instead: amount",
     ]
+
+
+@pytest.mark.parametrize(
+    "file", [None, "/x/sqlglot/parser.cpython-311-x86_64-linux-gnu.so", "parser.pyd"]
+)
+def test_a_compiled_parser_library_is_refused_by_name(file: str | None) -> None:
+    with pytest.raises(EngineError, match="sqlglotc"):
+        require_readable(file)
