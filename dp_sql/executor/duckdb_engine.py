@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
@@ -46,6 +46,7 @@ PINNED = (
     "SET disabled_optimizers = 'type_pushdown,outer_join_simplification'",
 )
 _CLOSED = ("SET enable_external_access = false", "SET lock_configuration = true")
+_Fetched = TypeVar("_Fetched")
 _BATCH = 2**16  # pairs that are Python values at a time
 _FAILED = "the statement failed in the database; what it read stays charged."
 
@@ -156,12 +157,16 @@ class DuckDBEngine:
         return source, {str(row[0]).lower(): (str(row[0]), str(row[1])) for row in found}
 
     def _run(self, sql: str) -> list[tuple[object, ...]]:
-        """Return the rows of a lowered statement; every failure is one and the same error."""
+        """Return the rows of a lowered statement."""
+        return self._read(sql, lambda cursor: list(cursor.fetchall()))
+
+    def _read(self, sql: str, fetch: Callable[[Any], _Fetched]) -> _Fetched:
+        """Return what is fetched of a lowered statement; every failure is one and the same error."""
         with self._lock:
             if self._closed:
                 raise EngineError("the connection is closed.")
             try:
-                return list(self._connection.execute(sql).fetchall())
+                return fetch(self._connection.execute(sql))
             except duckdb.InterruptException:
                 raise EngineError("the statement was stopped; it stays charged.") from None
             except (duckdb.Error, MemoryError, OverflowError, ValueError):
@@ -207,39 +212,10 @@ class DuckDBEngine:
     def _distinct(
         self, sql: str, keys: list[SqlType], *, pairs: bool
     ) -> Sealed[PairTable | ExactTable]:
-        """Return the pairs of unit and value by group, some rows at a time, or the values' numbers."""
+        """Return the pairs of unit and value by group, or at event level the values' numbers."""
         if not pairs:
             return Sealed(_exact(self._run(sql), keys, 1))
-        found: list[tuple[object, ...]] = []
-        ends: list[int] = []
-        blocks: list[Any] = []
-        done = 0
-        for rows in self._batches(sql):
-            for number, row in enumerate(rows):
-                key = _key(row[: len(keys)], keys)
-                if not found or key != found[-1]:
-                    if found:
-                        ends.append(done + number)
-                    found.append(key)
-            done += len(rows)
-            blocks.append(np.array([row[len(keys) :] for row in rows], dtype=np.uint64))
-        if found:
-            ends.append(done)
-        both = np.concatenate(blocks) if blocks else np.empty((0, 2), dtype=np.uint64)
-        return Sealed(PairTable(found, ends, both[:, 0], both[:, 1]))
-
-    def _batches(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the rows of a lowered statement, some at a time; failures as in `_run`."""
-        if self._closed:
-            raise EngineError("the connection is closed.")
-        try:
-            cursor = self._connection.execute(sql)
-            while rows := cursor.fetchmany(_BATCH):
-                yield rows
-        except duckdb.InterruptException:
-            raise EngineError("the statement was stopped; it stays charged.") from None
-        except (duckdb.Error, MemoryError, OverflowError, ValueError):
-            raise EngineError(_FAILED) from None
+        return Sealed(self._read(sql, lambda cursor: _pairs(cursor, keys)))
 
     def _stage(self, table: StageTable) -> None:
         if self._closed:
@@ -311,6 +287,29 @@ class DuckDBEngine:
                 self._closed = True
                 self._connection.close()
                 shutil.rmtree(self._spill, ignore_errors=True)
+
+
+def _pairs(cursor: Any, keys: list[SqlType]) -> PairTable:
+    """Return the fetched pairs of unit and value, 16 bytes each; with keys, some rows at a time."""
+    if not keys:
+        columns = cursor.fetchnumpy()
+        units, values = (np.asarray(columns[name], np.uint64) for name in ("unit_", "value_"))
+        some = bool(units.size)
+        return PairTable([()] * some, [units.size] * some, units, values)
+    found: list[tuple[object, ...]] = []
+    ends: list[int] = []
+    blocks = [np.empty((0, 2), dtype=np.uint64)]
+    done = 0
+    while rows := cursor.fetchmany(_BATCH):
+        for number, row in enumerate(rows):
+            key = _key(row[: len(keys)], keys)
+            if not found or key != found[-1]:
+                ends.append(done + number)
+                found.append(key)
+        done += len(rows)
+        blocks.append(np.array([row[len(keys) :] for row in rows], dtype=np.uint64))
+    both = np.concatenate(blocks)
+    return PairTable(found, [*ends[1:], done] if found else [], both[:, 0], both[:, 1])
 
 
 def _exact(rows: list[tuple[object, ...]], keys: list[SqlType], width: int) -> ExactTable:

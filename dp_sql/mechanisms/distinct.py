@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -79,7 +79,7 @@ def count(
     Assumes: the SQL bounds the groups of a unit (`sensitivity.histogram`).
     Source:  [KnopSteinke2023], [Dwork2006]
     """
-    found = {cap: matched(pairs, cap) for cap in counter.caps}
+    found = matched(pairs, counter.caps)
     cap = counter.caps[0] if len(found) == 1 else _cap(counter, found, sampler)
     exact = dict(zip(groups.tolist(), found[cap].tolist(), strict=True))
     return with_noise(counter, cap, exact, size, sampler)
@@ -95,8 +95,8 @@ def with_noise(
     return DistinctValues(values * lattice + noise, lattice, scale)
 
 
-def matched(pairs: PairTable, cap: int) -> Integers:
-    """Return, for each group, for how many values its units vouch, each for `cap` at most.
+def matched(pairs: PairTable, caps: Sequence[int]) -> dict[int, Integers]:
+    """Return, for each cap and group, for how many values its units vouch, each for `cap` at most.
 
     Units come in the order of the table, and each takes the first values of its own that nobody has
     taken.
@@ -114,25 +114,34 @@ def matched(pairs: PairTable, cap: int) -> Integers:
     Assumes: the order of units, and of values, doesn't depend on other units: both are keyed hashes.
     Source:  [KnopSteinke2023]
     """
-    counts = np.zeros(len(pairs.ends), dtype=np.int64)
+    counts = {cap: np.zeros(len(pairs.ends), dtype=np.int64) for cap in caps}
     start = 0
     for group, end in enumerate(pairs.ends):
-        counts[group] = _greedy(pairs.units[start:end], pairs.values[start:end], cap)
+        values, numbers = np.unique(pairs.values[start:end], return_inverse=True)
+        held = numbers.tolist()
+        units = pairs.units[start:end].tolist()
+        found = 0
+        for cap in sorted(caps):
+            if found < values.size:  # a larger cap finds no fewer
+                found = _greedy(units, held, cap, values.size)
+            counts[cap][group] = found
         start = end
     return counts
 
 
-def _greedy(units: NDArray[np.uint64], values: NDArray[np.uint64], cap: int) -> int:
-    numbers = np.unique(values, return_inverse=True)[1]
-    taken = bytearray(int(numbers.max(initial=-1)) + 1)
+def _greedy(units: list[int], values: list[int], cap: int, most: int) -> int:
+    """Return how many of `most` values, numbered from 0, are taken."""
+    taken = bytearray(most)
     total, unit, left = 0, -1, 0
-    for one, value in zip(units.tolist(), numbers.tolist(), strict=True):
+    for one, value in zip(units, values, strict=True):
         if one != unit:
             unit, left = one, cap
         if left and not taken[value]:
             taken[value] = 1
             left -= 1
             total += 1
+            if total == most:
+                break
     return total
 
 

@@ -24,8 +24,9 @@ from dp_sql.schema.sqltype import Kind
 
 _MOST_PLACES = 2**16  # of one histogram
 _GROUPED_PLACES = 2**12  # of one of many
-_ALL_PLACES = 2**22  # of all groups of public keys together
+_ALL_PLACES = 2**18  # of all groups of public keys together, where one may have the most
 _LEAST_PLACES = 2**6
+_MOST_CELLS = 2**22  # of all groups of public keys together
 _MOST_VALUES = 1000  # that a heaviest one is chosen among
 _FEW = 2  # quantiles of one argument: so many are chosen one by one
 _EPOCH = date(1970, 1, 1)
@@ -184,7 +185,7 @@ def _most_places(cells: int | None) -> int:
     """Return how many places a group's histogram may have."""
     if cells is not None and cells <= _ALL_PLACES // _MOST_PLACES:
         return _MOST_PLACES
-    many = _GROUPED_PLACES if cells is None else _ALL_PLACES // max(1, cells)
+    many = _GROUPED_PLACES if cells is None else _MOST_CELLS // max(1, cells)
     return max(_LEAST_PLACES, min(_GROUPED_PLACES, many))
 
 

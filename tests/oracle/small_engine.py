@@ -115,7 +115,7 @@ class SmallEngine:
         ends = list(accumulate(map(len, groups.values())))
         both = np.array([pair for pairs in groups.values() for pair in pairs], np.uint64)
         units, values = both.reshape(-1, 2).T
-        found = [matched(PairTable(list(groups), ends, units, values), c) for c in distinct.caps]
+        found = list(matched(PairTable(list(groups), ends, units, values), distinct.caps).values())
         return {key: tuple(int(n[i]) for n in found) for i, key in enumerate(groups)}
 
     def image(self, image: Image, limit: int) -> tuple[Row, ...] | None:

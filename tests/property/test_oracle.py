@@ -199,7 +199,8 @@ MUTANTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
         RANKED,
     ),
     "values vouched for without a cap": (
-        small_engine, "matched", lambda pairs, _: _matched(pairs, 1000), COUNTED,
+        small_engine, "matched",
+        lambda pairs, caps: dict.fromkeys(caps, _matched(pairs, [1000])[1000]), COUNTED,
     ),
     "groups of distinct values not bounded": (
         lower_distinct, "group_order", lambda *_: "u", COUNTED,
