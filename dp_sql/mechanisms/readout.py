@@ -45,6 +45,7 @@ Numbers: TypeAlias = NDArray[Any]
 _LARGEST = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  DuckDB's TIMESTAMP has no zone
 _DAY = 86_400_000_000  # microseconds
+_FIRST, _LAST = -719_162 * _DAY, 2_932_896 * _DAY - 1 + _DAY  # the years 1 to 9999
 _SAFE = 2**62  # int64 sums and products up to here are computed in int64
 
 
@@ -270,15 +271,17 @@ def _ranked(
         case Kind.BIGINT:
             return np.array([_cut(round(value)) for value in values], dtype=np.int64)
         case Kind.DATE:
-            days = [_EPOCH.date() + timedelta(days=round(value)) for value in values]
-            return _objects(days)
+            return _objects([_moment(value * _DAY).date() for value in values])
         case Kind.TIMESTAMP:
-            per_unit = _DAY if histogram.dates else 1
-            return _objects(
-                [_EPOCH + timedelta(microseconds=round(value * per_unit)) for value in values]
-            )
+            unit = _DAY if histogram.dates else 1
+            return _objects([_moment(value * unit) for value in values])
         case _:
             return np.array([float(value) for value in values], dtype=np.float64)
+
+
+def _moment(microseconds: Fraction) -> datetime:
+    """Return the moment so long after 1970-01-01, or the first or last that Python has."""
+    return _EPOCH + timedelta(microseconds=min(max(round(microseconds), _FIRST), _LAST))
 
 
 def _typed(values: list[object], type_: SqlType) -> Numbers:
