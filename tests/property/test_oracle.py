@@ -212,13 +212,18 @@ MUTANTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
 }  # fmt: skip
 
 
+FIRST = {"groups of distinct values not bounded": 36, "one end forgotten": 40}
+"""The statements before which nothing is found: they would only take time."""
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_oracle_finds_a_wrong_rule(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     *patch, words = MUTANTS[name]
     monkeypatch.setattr(*patch)
 
     def search() -> None:
-        for index in range(400):  # the first that is found ends it
+        first = FIRST.get(name, 0)
+        for index in range(first, first + 400):  # the first that is found ends it
             examine(Random(f"mutant-{index}"), words)
 
     with pytest.raises(AssertionError):

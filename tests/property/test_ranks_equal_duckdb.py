@@ -81,7 +81,7 @@ def same(found: object, wanted: object) -> bool:
     return bool(found == wanted)
 
 
-@pytest.mark.parametrize("by", ["", "g", "free", "g, free"])
+@pytest.mark.parametrize("by", ["", "g, free"])
 @pytest.mark.parametrize("call", CALLS)
 def test_equal_to_duckdb(
     opened: tuple[dp_sql.Connection, duckdb.DuckDBPyConnection], call: str, by: str
