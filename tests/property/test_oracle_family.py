@@ -42,7 +42,7 @@ from dp_sql.sensitivity.contribution import derive
 COUNTS: Counter[str] = Counter()
 REASONS: Counter[str] = Counter()
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(1000), Fraction(1, 10**13))
-MOST_NEIGHBOURS = 5
+MOST_NEIGHBOURS = 3
 ZEROED = 12
 STATEMENTS = 60
 """How many statements of each family are tried."""
