@@ -19,6 +19,7 @@ from dp_sql.mechanisms.readout import read
 from dp_sql.mechanisms.release import Released, release
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.plan.facts import Facts
+from dp_sql.plan.public import PublicFacts
 from dp_sql.plan.relation import Relation, inputs
 from dp_sql.plan.release import (
     GROUP_NUMBER,
@@ -94,17 +95,7 @@ def prepare(
     """
     steps: list[Step] = []
     for parsed, part in zip(query.releases, parts, strict=True):
-        plans = plan_sets(parsed, catalog, engine, part.epsilon)
-        facts = [derive(plan, catalog.unit, engine) for plan in plans]
-        measurements = calibrate_sets(
-            list(zip(plans, facts, strict=True)),
-            epsilon=part.epsilon,
-            delta=part.delta,
-            gaussian_allowed=_gaussian_allowed(parsed.tables, catalog),
-            laplace_allowed="laplace" in catalog.mechanisms.noise,
-            min_units=limits_of(parsed, catalog).min_units_per_group,
-        )
-        for plan, fact, measurement in zip(plans, facts, measurements, strict=True):
+        for plan, fact, measurement in measured(parsed, catalog, engine, part):
             steps.append(Step(plan, fact, measurement, engine.statements(plan)))
     tables = {release.name: declared(release) for release in query.releases}
     columns, types = post.describe(query.residual, tables)
@@ -115,6 +106,26 @@ def prepare(
                 costs[table] = costs.get(table, FREE) + step.measurement.cost
     stages = tuple(_staged(stage, {}, post) for stage in query.stages if not stage.releases)
     return Prepared(query, tuple(steps), stages, columns, types, costs)
+
+
+def measured(
+    parsed: Release, catalog: Catalog, public: PublicFacts, part: Part
+) -> list[tuple[PlannedRelease, Facts, Measurement]]:
+    """Return the plans of a release, one for each set of keys, with their facts and their noise.
+
+    Raises QueryError where it can't be answered with this part. No protected row is read.
+    """
+    plans = plan_sets(parsed, catalog, public, part.epsilon)
+    facts = [derive(plan, catalog.unit, public) for plan in plans]
+    measurements = calibrate_sets(
+        list(zip(plans, facts, strict=True)),
+        epsilon=part.epsilon,
+        delta=part.delta,
+        gaussian_allowed=_gaussian_allowed(parsed.tables, catalog),
+        laplace_allowed="laplace" in catalog.mechanisms.noise,
+        min_units=limits_of(parsed, catalog).min_units_per_group,
+    )
+    return list(zip(plans, facts, measurements, strict=True))
 
 
 def _gaussian_allowed(tables: tuple[str, ...], catalog: Catalog) -> bool:

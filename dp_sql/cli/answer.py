@@ -38,7 +38,13 @@ def ask(connection: Connection, sql: str, settings: Settings, width: int | None)
     """
     result = run_stoppable(
         connection,
-        lambda: connection.sql(sql, epsilon=settings.epsilon, delta=settings.delta),
+        lambda: connection.sql(
+            sql,
+            epsilon=settings.epsilon,
+            delta=settings.delta,
+            within=settings.within,
+            confidence=settings.confidence,
+        ),
     )
     if _SETTING.match(sql):
         return Shown("", "")

@@ -119,6 +119,10 @@ def _parser() -> argparse.ArgumentParser:
     query.add_argument("--format", default="table", metavar="NAME", help="table, csv, json or md")
     query.add_argument("--epsilon", metavar="NUMBER", help="of the statement")
     query.add_argument("--delta", metavar="NUMBER", help="of the statement")
+    query.add_argument(
+        "--within", metavar="NUMBER", help="the error of counts and sums, in place of --epsilon"
+    )
+    query.add_argument("--confidence", metavar="NUMBER", help="in which share of runs: 0.95")
     check = command("check", _check, "say what SCHEMA declares and what the data and ledger lack")
     _add_places(check)
     demo = command("demo", _demo, "open the shell on the purchases in an online music shop")
@@ -150,7 +154,9 @@ def _query(options: argparse.Namespace) -> int:
     from dp_sql.cli.settings import Settings, format_named  # noqa: PLC0415
 
     form = format_named(options.format)
-    settings = Settings(epsilon=options.epsilon, delta=options.delta, format=form)
+    settings = Settings(
+        options.epsilon, options.delta, options.within, options.confidence, format=form
+    )
     text = _standard_input() if options.sql == "-" else options.sql
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     with _connected(options) as connection:

@@ -75,6 +75,14 @@ def test_a_wrong_command_line_is_exit_status_2(run: Run, arguments: tuple[str, .
     assert "Traceback" not in ran.err
 
 
+def test_query_takes_an_accuracy_in_place_of_epsilon(run: Run, schema: str) -> None:
+    ran = run("query", schema, "-c", COUNT, "--within", "100", "--confidence", "0.9")
+    assert (ran.status, "count_star()" in ran.out) == (0, True)
+    note, cost = ran.err.splitlines()
+    assert note == "Note: Values within 100 in 90 % of runs take epsilon 0.459."
+    assert cost.startswith("Cost to purchases: epsilon 0.458")
+
+
 @pytest.mark.parametrize("form", ["table", "csv", "json", "md"])
 def test_query_prints_the_answer_on_stdout_and_its_cost_on_stderr(
     run: Run, schema: str, form: str
@@ -125,6 +133,10 @@ def test_the_ledger_remembers_who_asked_and_what_is_left(run: Run, schema: str) 
         (["-c", COUNT, "--epsilon", "nan"], "parameter"),
         (["-c", COUNT, "--epsilon", "inf"], "parameter"),
         (["-c", COUNT, "--epsilon", "much"], "parameter"),
+        (["-c", COUNT, "--within", "5"], "parameter"),
+        (["-c", COUNT, "--within", "500", "--epsilon", "1"], "parameter"),
+        (["-c", COUNT, "--confidence", "0.9"], "parameter"),
+        (["-c", "SELECT AVG(cds) FROM purchases", "--within", "5"], "unsupported_sql"),
         (["-c", COUNT, "--epsilon", "1.01"], "parameter"),
         (["-c", COUNT, "--delta", "1"], "parameter"),
         (["-c", COUNT, "--format", "xml"], "parameter"),
