@@ -184,7 +184,10 @@ def _step(step: Step) -> list[str]:
         weight = measure.weight if isinstance(measure, PresenceMeasure) else 0
         what = "weight of units" if weight else "number of units"
         shown /= weight or 1
-        lines.append(f"  a private key is shown when its noisy {what} reaches {shown:.6g}")
+        lines.append(
+            f"  a private key is shown when its noisy {what} reaches {shown:.6g}; just above that, "
+            "intervals hold the exact value less often than they say"
+        )
     for place, aggregate in enumerate(release.aggregates):
         lines.append(f"  {aggregate.name} = {_aggregate(aggregate)}: {_error(step, place)}")
     if step.measurement.cost == FREE:

@@ -159,7 +159,9 @@ def redraw(
 
     groups: their places in `released`. One column an aggregate, in its type, with `draws` entries
     in a row for each group. All vectors are redrawn together, with the same noise for each group.
+    Values that were chosen by their rank stay as they are: nobody knows how far they are off.
     """
+    shown = read(plan, released) if plan.histograms else []
     measurement = released.measurement
     vectors: list[list[AnyIntegers]] = []
     for components, noise in zip(released.vectors, measurement.noises, strict=True):
@@ -173,7 +175,8 @@ def redraw(
     columns: list[Numbers] = []
     for aggregate, readout in zip(plan.release.aggregates, plan.readouts, strict=True):
         if isinstance(readout, ChoiceReadout):
-            raise InternalError("a value that was chosen by its rank isn't redrawn")
+            columns.append(np.repeat(shown[len(columns)][groups], draws))
+            continue
         if isinstance(readout, DistinctReadout):
             counted = released.distinct[readout.distinct]
             fresh_counts = np.tile(sampler.laplace(counted.scale, draws), len(groups)).astype(

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
+from dp_sql.parser.aggregates import is_interval
 from dp_sql.parser.blocks import Blocks
 from dp_sql.parser.linear import form_of
 from dp_sql.parser.options import check_places
@@ -42,13 +43,20 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
     rendered, items, shown, forms = _aligned(bound.tree, statement.releases)
     sql = render(rendered)
     order = sql.rpartition(f'"{RELEASED}"."{statement.releases[0].name}"')[2] if shown else ""
+    ends = _ends(parsed.tree)
     public = tuple(sorted(statement.public_tables))
     return Query(
         tuple(statement.releases),
-        Residual(sql, text, parsed.plain, public, items, named, shown, order, forms),
+        Residual(sql, text, parsed.plain, public, items, named, shown, order, forms, ends),
         tuple(statement.stages),
         tuple(statement.notes),
     )
+
+
+def _ends(tree: exp.Expr) -> tuple[int, ...]:
+    """Return the places of a select list that hold an end of an interval without a name."""
+    items = tree.expressions if isinstance(tree, exp.Select) else []
+    return tuple(i for i, item in enumerate(items) if is_interval(item))
 
 
 _Aligned: TypeAlias = tuple[

@@ -138,12 +138,27 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class IntervalColumn:
+    """A column of a released table: one end of the interval around an expression over its aggregates.
+
+    item: the expression, as in `Residual.row_items`. level: how often the interval holds the value
+    without noise. high: whether it is the upper end.
+    """
+
+    name: str
+    item: str
+    level: Fraction
+    high: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """One block that mixes units, as the text has it. `name`: its table in the residual.
 
     sets: where it groups by several sets of keys, each as places in `keys`, in the order of the
     text; a set may stand there twice. Empty where it groups by all keys. padded: an outer join keeps
-    every row of a public table, so its groups show whether anybody is in them or not.
+    every row of a public table, so its groups show whether anybody is in them or not. intervals: more
+    columns, computed from the released values alone.
     """
 
     name: str
@@ -154,6 +169,7 @@ class Release:
     options: Options = UNSAID
     sets: tuple[tuple[int, ...], ...] = ()
     padded: bool = False
+    intervals: tuple[IntervalColumn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +195,7 @@ class Residual:
     row_items: where every row of the answer is one group of one release, the text of each column
     over that release's table, None for a column that reads other rows too; `sql` then has one more
     column, last, the group's number. Empty for every other statement. forms: aligned with it.
+    own_names: the places of columns that keep the names that `sql` gives.
     """
 
     sql: str
@@ -190,6 +207,7 @@ class Residual:
     shown: tuple[tuple[str, str], ...] = ()
     order: str = ""
     forms: tuple[ItemForm, ...] = ()
+    own_names: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
