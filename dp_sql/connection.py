@@ -40,6 +40,7 @@ from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.result import Interval, Result
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.loader import load
+from dp_sql.tune import Ends, Tuning, place_of, tune
 
 
 class Connection:
@@ -149,6 +150,24 @@ class Connection:
             prepared = self._prepare(query, epsilon, delta, within, confidence)
         states = {table: self._ledger.state(self._identities[table]) for table in prepared.costs}
         return explanation(prepared, self._catalog, states)
+
+    def tune(
+        self,
+        table: str,
+        *,
+        epsilon: Amount,
+        by: Sequence[str] = (),
+        bounds: Mapping[str, Ends | None] | None = None,
+    ) -> Tuning:
+        """Return proposals for a table's limits and bounds, from private quantiles that cost `epsilon`.
+
+        by: the columns that statements will group by. bounds: by column, wide public bounds to look
+        between, None for the declared ones; without any, all numeric columns that have some.
+        Raises QueryError where there is nothing to tune, and what `sql` raises.
+        """
+        self._open()
+        place = place_of(self._catalog, self._engine, table, by)
+        return tune(place, bounds or {}, epsilon, lambda query: self.sql(query, epsilon=epsilon))
 
     def budget(self) -> dict[str, BudgetState]:
         """Return the state of each protected table's budget, by its name in the schema."""

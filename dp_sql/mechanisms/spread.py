@@ -64,7 +64,7 @@ class Spread:
             ((weight, scale),) = self.laplace
             tail = (1 - level) * (1 + math.exp(-1 / scale))
             return float(weight * max(0, math.ceil(scale * math.log(2 / tail)) - 1))
-        low, high = 0.0, self._standard_deviation()
+        low, high = 0.0, self.standard_deviation
         while self._inside(high) < level:
             low, high = high, 2 * high
         for _ in range(_HALVINGS):
@@ -72,7 +72,9 @@ class Spread:
             low, high = (low, middle) if self._inside(middle) >= level else (middle, high)
         return high
 
-    def _standard_deviation(self) -> float:
+    @property
+    def standard_deviation(self) -> float:
+        """The root of the sum's variance, to within that of a discrete number's steps."""
         return math.sqrt(sum(2 * b * b for b in self._scales()) + self.deviation**2)
 
     def _scales(self) -> list[float]:
@@ -84,7 +86,7 @@ class Spread:
         What the repetition adds is the probability beyond (period - width), below 1e-12.
         """
         scales = np.array(self._scales())
-        far = _FAR * float(scales.max()) + _WIDE * self._standard_deviation()
+        far = _FAR * float(scales.max()) + _WIDE * self.standard_deviation
         if width >= far:
             return 1.0
         period = width + far
