@@ -13,11 +13,18 @@ from types import TracebackType
 from typing import Any, Self
 
 from dp_sql import stages
+from dp_sql.accuracy import accurate, read_asked, too_dear
 from dp_sql.amounts import Amounts, parts, read_amounts
 from dp_sql.budget import open_ledger
 from dp_sql.budget.record import BudgetState, Receipt, StatementRecord, Status
 from dp_sql.cursor import Cursor
-from dp_sql.errors import EngineError, ParameterError, QueryError, UnsupportedSQLError
+from dp_sql.errors import (
+    BudgetExceededError,
+    EngineError,
+    ParameterError,
+    QueryError,
+    UnsupportedSQLError,
+)
 from dp_sql.executor.duckdb_engine import DuckDBEngine
 from dp_sql.executor.sources import database_file
 from dp_sql.explain import explanation
@@ -33,6 +40,7 @@ from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.result import Interval, Result
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.loader import load
+from dp_sql.tune import Ends, Tuning, place_of, tune
 
 
 class Connection:
@@ -82,12 +90,21 @@ class Connection:
         return identities
 
     def sql(
-        self, query: str, *, epsilon: Amount | None = None, delta: Amount | None = None
+        self,
+        query: str,
+        *,
+        epsilon: Amount | None = None,
+        delta: Amount | None = None,
+        within: Amount | None = None,
+        confidence: Amount | None = None,
     ) -> Result:
         """Answer one statement and debit its cost.
 
         epsilon, delta: of the whole statement. Where not given: what the statement's own privacy
         clause says, else the session (`SET epsilon = 0.5`, until `RESET epsilon`), else the schema.
+        within: in place of epsilon, how far each shown count and sum may be from its value without
+        noise in a share of `confidence` of all runs (0.95 where not given): the statement then takes
+        the smallest epsilon of three digits for that, which `explain` tells beforehand.
         Raises QueryError (nothing was run or charged), BudgetExceededError (likewise), LedgerError,
         EngineError (the cost stays charged).
         """
@@ -95,12 +112,15 @@ class Connection:
         with self._with_example(query):
             explained = starts_with(query, "EXPLAIN") if isinstance(query, str) else None
             if explained is not None:
-                return self._explained(explained, epsilon, delta)
+                return self._explained(explained, epsilon, delta, within, confidence)
             setting = read_setting(query) if isinstance(query, str) else None
             if setting is not None:
                 return self._set(setting)
-            prepared = self._prepare(query, epsilon, delta)
-        receipt = self._reserve(query, prepared.costs)
+            prepared = self._prepare(query, epsilon, delta, within, confidence)
+        try:
+            receipt = self._reserve(query, prepared.costs)
+        except BudgetExceededError as error:
+            raise too_dear(error, prepared.query) from None
         try:
             answer, released = stages.run(
                 prepared, self._catalog, self._engine, self._post, self._sampler
@@ -116,14 +136,38 @@ class Connection:
         return Result(answer, self._costs(prepared.costs), spread, prepared.query.notes)
 
     def explain(
-        self, query: str, *, epsilon: Amount | None = None, delta: Amount | None = None
+        self,
+        query: str,
+        *,
+        epsilon: Amount | None = None,
+        delta: Amount | None = None,
+        within: Amount | None = None,
+        confidence: Amount | None = None,
     ) -> str:
         """Return what a statement would do and cost, as text. Reads no protected row, costs nothing."""
         self._open()
         with self._with_example(query):
-            prepared = self._prepare(query, epsilon, delta)
+            prepared = self._prepare(query, epsilon, delta, within, confidence)
         states = {table: self._ledger.state(self._identities[table]) for table in prepared.costs}
         return explanation(prepared, self._catalog, states)
+
+    def tune(
+        self,
+        table: str,
+        *,
+        epsilon: Amount,
+        by: Sequence[str] = (),
+        bounds: Mapping[str, Ends | None] | None = None,
+    ) -> Tuning:
+        """Return proposals for a table's limits and bounds, from private quantiles that cost `epsilon`.
+
+        by: the columns that statements will group by. bounds: by column, wide public bounds to look
+        between, None for the declared ones; without any, all numeric columns that have some.
+        Raises QueryError where there is nothing to tune, and what `sql` raises.
+        """
+        self._open()
+        place = place_of(self._catalog, self._engine, table, by)
+        return tune(place, bounds or {}, epsilon, lambda query: self.sql(query, epsilon=epsilon))
 
     def budget(self) -> dict[str, BudgetState]:
         """Return the state of each protected table's budget, by its name in the schema."""
@@ -176,10 +220,19 @@ class Connection:
         if self._closed:
             raise EngineError("the connection is closed.", hint="dp_sql.connect(…)")
 
-    def _prepare(self, query: str, epsilon: Amount | None, delta: Amount | None) -> stages.Prepared:
+    def _prepare(
+        self,
+        query: str,
+        epsilon: Amount | None,
+        delta: Amount | None,
+        within: Amount | None,
+        confidence: Amount | None,
+    ) -> stages.Prepared:
         defaults = self._catalog.defaults
         call = read_amounts(epsilon, delta, defaults)
+        asked = read_asked(within, confidence, epsilon)
         plan = parse(query, self._catalog, self._describe)
+        plan, call = accurate(plan, asked, call, self._session, self._catalog, self._engine)
         spent = parts(plan, call, self._session, defaults)
         return stages.prepare(plan, self._catalog, self._engine, self._post, spent)
 
@@ -213,7 +266,14 @@ class Connection:
             self._session = replace(self._session, delta=delta)
         return Result(Answer(("Success",), ("BOOLEAN",), [], ()), {}, lambda _: [])
 
-    def _explained(self, rest: str, epsilon: Amount | None, delta: Amount | None) -> Result:
+    def _explained(
+        self,
+        rest: str,
+        epsilon: Amount | None,
+        delta: Amount | None,
+        within: Amount | None,
+        confidence: Amount | None,
+    ) -> Result:
         first = rest.split(maxsplit=1)[0].upper() if rest.strip() else ""
         if first.startswith("("):
             raise UnsupportedSQLError("EXPLAIN takes no options.", hint="EXPLAIN SELECT …")
@@ -221,7 +281,9 @@ class Connection:
             raise UnsupportedSQLError(
                 "EXPLAIN ANALYZE prints how many rows the data have.", hint="EXPLAIN SELECT …"
             )
-        text = self.explain(rest, epsilon=epsilon, delta=delta)
+        text = self.explain(
+            rest, epsilon=epsilon, delta=delta, within=within, confidence=confidence
+        )
         rows: list[tuple[Any, ...]] = [(line,) for line in text.splitlines()]
         answer = Answer(("explain",), ("VARCHAR",), rows, ())
         return Result(answer, {}, lambda _: [(None,) for _ in rows])

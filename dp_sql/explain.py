@@ -12,25 +12,18 @@ from dp_sql.mechanisms.distinct import Counter
 from dp_sql.mechanisms.interval import laplace_half_width
 from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.ranks import beyond, rank_error
+from dp_sql.mechanisms.spread import has_public_noise, spread_of
 from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.facts import HistogramFacts
 from dp_sql.plan.histogram import Extreme, Histogram, Popular
-from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.printer import expression_text, measure_text, relation_text
-from dp_sql.plan.relation import Measure, MomentMeasure, PresenceMeasure, SumMeasure
+from dp_sql.plan.relation import Measure, PresenceMeasure
 from dp_sql.plan.release import (
     Aggregate,
     AggregateKind,
     ChoiceReadout,
-    CountReadout,
     DistinctReadout,
-    MeanReadout,
-    PairReadout,
-    PlannedRelease,
-    Readout,
     Release,
-    SumReadout,
-    VarianceReadout,
 )
 from dp_sql.privacy.amount import show
 from dp_sql.privacy.contribution import Change
@@ -42,7 +35,6 @@ from dp_sql.stages import Prepared, Step
 if TYPE_CHECKING:
     from dp_sql.budget.record import BudgetState
 
-_Z95 = 1.959963984540054  # the normal quantile of 0.975
 _FALSE_POSITIVES = Fraction(1, 20)
 
 
@@ -192,9 +184,12 @@ def _step(step: Step) -> list[str]:
         weight = measure.weight if isinstance(measure, PresenceMeasure) else 0
         what = "weight of units" if weight else "number of units"
         shown /= weight or 1
-        lines.append(f"  a private key is shown when its noisy {what} reaches {shown:.6g}")
-    for aggregate, readout in zip(release.aggregates, plan.readouts, strict=True):
-        lines.append(f"  {aggregate.name} = {_aggregate(aggregate)}: {_error(step, readout)}")
+        lines.append(
+            f"  a private key is shown when its noisy {what} reaches {shown:.6g}; just above that, "
+            "intervals hold the exact value less often than they say"
+        )
+    for place, aggregate in enumerate(release.aggregates):
+        lines.append(f"  {aggregate.name} = {_aggregate(aggregate)}: {_error(step, place)}")
     if step.measurement.cost == FREE:
         lines.append("  no noise and no cost")
     return lines
@@ -248,13 +243,10 @@ def _distinct(index: int, distinct: Distinct, facts: HistogramFacts) -> list[str
 
 
 def _distinct_error(counter: Counter) -> str:
-    caps = counter.caps or (1,)
     widths = []
-    for cap in (caps[0], caps[-1]):
+    for cap in (counter.caps[0], counter.caps[-1]):
         lattice, scale = counter.noise(cap)
         widths.append(laplace_half_width(scale, 0.95) / lattice)
-    if len(caps) == 1:
-        return f"± {widths[0]:.6g} in 95 % of runs"
     return (
         f"± {widths[0]:.6g} to {widths[1]:.6g} in 95 % of runs: for how many values a unit vouches is "
         "chosen by the data, with a tenth of the epsilon"
@@ -284,58 +276,17 @@ def _noise(noise: VectorNoise) -> str:
             assert_never(noise.kind)
 
 
-def _error(step: Step, readout: Readout) -> str:
+def _error(step: Step, aggregate: int) -> str:
     """Return the error at 95 % of a count or sum, or why it isn't public."""
-    plan = step.plan
+    readout = step.plan.readouts[aggregate]
     if isinstance(readout, ChoiceReadout):
         return _rank_error(step, readout)
+    if has_public_noise(step.plan, step.measurement, aggregate):
+        spread = spread_of(step.plan, step.measurement, {aggregate: Fraction(1)})
+        return f"± {spread.half_width(0.95):.6g} in 95 % of runs"
     if isinstance(readout, DistinctReadout):
         return _distinct_error(step.measurement.counters[readout.distinct])
-    measure = plan.vectors[readout.vector].measure
-    noise = step.measurement.noises[readout.vector]
-    match readout:
-        case MeanReadout() | VarianceReadout() | PairReadout():
-            return "its error depends on how many rows there are, which is not public"
-        case CountReadout(with_null=with_null):
-            weights = [1.0] * _components(plan, readout.vector, with_null=with_null)
-            unit = plan.vectors[readout.vector].unit
-        case SumReadout():
-            if isinstance(measure, SumMeasure):
-                weights, unit = [float(measure.step)], 1
-            elif isinstance(measure, MomentMeasure):
-                low, high, degree = float(measure.low), float(measure.high), measure.degree
-                weights = [low + (high - low) * i / degree for i in range(degree + 1)]
-                unit = plan.vectors[readout.vector].unit
-            else:
-                return "unknown"
-        case _:
-            assert_never(readout)
-    return f"± {_half_width(noise, weights, unit):.6g} in 95 % of runs"
-
-
-def _components(plan: PlannedRelease, vector: int, *, with_null: bool) -> int:
-    measure = plan.vectors[vector].measure
-    if isinstance(measure, MomentMeasure):
-        return measure.degree + 1 + int(with_null and measure.null_component)
-    if isinstance(measure, PairMeasure):
-        return measure.products + int(with_null and measure.null_component)
-    return 1
-
-
-def _half_width(noise: VectorNoise, weights: list[float], unit: int) -> float:
-    scale = noise.scale / noise.lattice / unit
-    square = math.sqrt(sum(w * w for w in weights))
-    match noise.kind:
-        case NoiseKind.NONE:
-            return 0.0
-        case NoiseKind.GAUSSIAN:
-            return _Z95 * scale * square
-        case NoiseKind.LAPLACE:
-            # one Laplace number has its own quantile; several are nearly normal
-            single = sum(1 for w in weights if w) == 1
-            return scale * square * (math.log(20) if single else _Z95 * math.sqrt(2))
-        case _:
-            assert_never(noise.kind)
+    return "its error depends on how many rows there are, which is not public"
 
 
 def _true_positives(epsilon: Fraction, delta: Fraction) -> float:

@@ -39,6 +39,10 @@ _FEW = 500  # rows of a released table that go as parameters; more are scanned a
 _MOST_BOUND = 1000  # residuals whose columns are kept
 _MOST_READ = 100  # texts whose trees are kept
 _DESCRIBE = "DESCRIBE "
+_INTERVALS = tuple(  # they only give the columns of the analyst's text their types and names
+    f"CREATE MACRO {name}(x) AS CAST(NULL AS DOUBLE), (x, level) AS CAST(NULL AS DOUBLE)"
+    for name in ("dp_interval_low", "dp_interval_high")
+)
 _CLAMP = "CREATE MACRO clamp(x, lo, hi) AS CASE WHEN x < lo THEN lo WHEN x > hi THEN hi ELSE x END"
 
 
@@ -68,7 +72,13 @@ class Answer:
 def new_database() -> Any:
     """Return a connection to a database that is still empty and open, for a `PostProcessor`."""
     connection = duckdb.connect(":memory:")
-    for statement in (*_SETTINGS, "CREATE SCHEMA released", 'CREATE SCHEMA "public"', _CLAMP):
+    for statement in (
+        *_SETTINGS,
+        "CREATE SCHEMA released",
+        'CREATE SCHEMA "public"',
+        _CLAMP,
+        *_INTERVALS,
+    ):
         connection.execute(statement)
     return connection
 
@@ -141,7 +151,10 @@ class PostProcessor:
                     if self._is_one_query(residual.plain):
                         original, _ = self._bind(residual.plain)
                         if len(original) == len(names):
-                            names = original
+                            own = residual.own_names
+                            names = tuple(n if i in own else o for i, (n, o) in enumerate(
+                                zip(names, original, strict=True)
+                            ))  # fmt: skip
             return names, types
 
     def _columns(self, residual: Residual, tables: Mapping[str, _Shape]) -> _Columns:

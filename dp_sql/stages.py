@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dp_sql.amounts import Part
 from dp_sql.dataclass import dataclass
+from dp_sql.ends import (
+    Groups,
+    interval_columns,
+    item_ends,
+    key_columns,
+    padded,
+    value_columns,
+)
 from dp_sql.errors import InternalError, QueryError
 from dp_sql.executor.engine import Engine
 from dp_sql.mechanisms.consistency import consistent, read_sets
 from dp_sql.mechanisms.empty import without_empty
-from dp_sql.mechanisms.interval import interval, redraw
 from dp_sql.mechanisms.measurement import Measurement, calibrate_sets
 from dp_sql.mechanisms.readout import read
 from dp_sql.mechanisms.release import Released, release
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.plan.facts import Facts
+from dp_sql.plan.public import PublicFacts
 from dp_sql.plan.relation import Relation, inputs
 from dp_sql.plan.release import (
     GROUP_NUMBER,
@@ -36,20 +43,13 @@ from dp_sql.postprocess import (
     Answer,
     PostProcessor,
     ReleasedColumn,
-    array_type,
     number_column,
 )
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.result import Interval
 from dp_sql.schema.catalog import AccountantKind, Catalog
-from dp_sql.schema.sqltype import BIGINT, SqlType
+from dp_sql.schema.sqltype import BIGINT, DOUBLE, SqlType
 from dp_sql.sensitivity.contribution import derive
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-_DRAWS = 1000  # redrawn noise vectors behind an interval
-_MOST_REDRAWN = 2_000_000  # rows of redrawn values at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +94,7 @@ def prepare(
     """
     steps: list[Step] = []
     for parsed, part in zip(query.releases, parts, strict=True):
-        plans = plan_sets(parsed, catalog, engine, part.epsilon)
-        facts = [derive(plan, catalog.unit, engine) for plan in plans]
-        measurements = calibrate_sets(
-            list(zip(plans, facts, strict=True)),
-            epsilon=part.epsilon,
-            delta=part.delta,
-            gaussian_allowed=_gaussian_allowed(parsed.tables, catalog),
-            laplace_allowed="laplace" in catalog.mechanisms.noise,
-            min_units=limits_of(parsed, catalog).min_units_per_group,
-        )
-        for plan, fact, measurement in zip(plans, facts, measurements, strict=True):
+        for plan, fact, measurement in measured(parsed, catalog, engine, part):
             steps.append(Step(plan, fact, measurement, engine.statements(plan)))
     tables = {release.name: declared(release) for release in query.releases}
     columns, types = post.describe(query.residual, tables)
@@ -115,6 +105,26 @@ def prepare(
                 costs[table] = costs.get(table, FREE) + step.measurement.cost
     stages = tuple(_staged(stage, {}, post) for stage in query.stages if not stage.releases)
     return Prepared(query, tuple(steps), stages, columns, types, costs)
+
+
+def measured(
+    parsed: Release, catalog: Catalog, public: PublicFacts, part: Part
+) -> list[tuple[PlannedRelease, Facts, Measurement]]:
+    """Return the plans of a release, one for each set of keys, with their facts and their noise.
+
+    Raises QueryError where it can't be answered with this part. No protected row is read.
+    """
+    plans = plan_sets(parsed, catalog, public, part.epsilon)
+    facts = [derive(plan, catalog.unit, public) for plan in plans]
+    measurements = calibrate_sets(
+        list(zip(plans, facts, strict=True)),
+        epsilon=part.epsilon,
+        delta=part.delta,
+        gaussian_allowed=_gaussian_allowed(parsed.tables, catalog),
+        laplace_allowed="laplace" in catalog.mechanisms.noise,
+        min_units=limits_of(parsed, catalog).min_units_per_group,
+    )
+    return list(zip(plans, facts, measurements, strict=True))
 
 
 def _gaussian_allowed(tables: tuple[str, ...], catalog: Catalog) -> bool:
@@ -130,7 +140,8 @@ def declared(release: Release) -> list[tuple[str, SqlType]]:
     keys = [(key.name, key.expression.type) for key in release.keys]
     values = [(a.name, a.type) for a in release.aggregates]
     place = [(GROUPING_SET, BIGINT)] if release.sets else []
-    return [*keys, *values, *place, (GROUP_NUMBER, BIGINT)]
+    ends = [(column.name, DOUBLE) for column in release.intervals]
+    return [*keys, *values, *place, (GROUP_NUMBER, BIGINT), *ends]
 
 
 def run(
@@ -171,7 +182,12 @@ def run(
             noisy = consistent(list(zip(plans, noisy, strict=True)))
         shown = [without_empty(plan, some) for plan, some in zip(plans, noisy, strict=True)]
         released[parsed.name] = shown
-        tables[parsed.name] = _columns(parsed, list(zip(plans, shown, strict=True)), catalog)
+        parts = list(zip(plans, shown, strict=True))
+        columns = _columns(parsed, parts, catalog)
+        if parsed.intervals:
+            table = Groups(parsed, tuple(parts[part] for part in _order(parsed)))
+            columns = (*columns, *interval_columns(table, post, sampler))
+        tables[parsed.name] = columns
     answer = post.run(prepared.query.residual, tables, prepared.columns)
     return answer, tuple(some for r in prepared.query.releases for some in released[r.name])
 
@@ -227,12 +243,12 @@ def _columns(
             for values in found
         ]
     order = _order(parsed)
-    keys = [key for part in order for key in _padded(parsed, *parts[part])]
+    keys = [key for part in order for key in padded(parsed, *parts[part])]
     values = [
         np.concatenate([found[part][i] for part in order]) for i in range(len(parsed.aggregates))
     ]
     sizes = [len(parts[part][1].keys) for part in order]
-    columns = (*_keys(parsed, keys), *_numbers(parsed, values))
+    columns = (*key_columns(parsed, keys), *value_columns(parsed, values))
     if not parsed.sets:
         return (*columns, number_column(len(keys)))
     places = np.repeat(np.arange(len(order), dtype=np.int64), sizes)
@@ -245,29 +261,6 @@ def _order(parsed: Release) -> list[int]:
     return [distinct.index(one) for one in parsed.sets] or [0]
 
 
-def _padded(parsed: Release, plan: PlannedRelease, released: Released) -> list[tuple[object, ...]]:
-    """Return the groups by all keys of a release, NULL for those outside this set."""
-    names = [key.name for key in plan.release.keys]
-    if len(names) == len(parsed.keys):
-        return released.keys
-    places = [names.index(k.name) if k.name in names else -1 for k in parsed.keys]
-    return [tuple([None if i < 0 else key[i] for i in places]) for key in released.keys]
-
-
-def _keys(parsed: Release, keys: list[tuple[object, ...]]) -> list[ReleasedColumn]:
-    return [
-        ReleasedColumn(key.name, key.expression.type, [row[i] for row in keys])
-        for i, key in enumerate(parsed.keys)
-    ]
-
-
-def _numbers(parsed: Release, values: list[NDArray[np.generic]]) -> list[ReleasedColumn]:
-    return [
-        ReleasedColumn(a.name, a.type, v if v.dtype == object else v.astype(array_type(a.type)))
-        for a, v in zip(parsed.aggregates, values, strict=True)
-    ]
-
-
 def intervals(
     prepared: Prepared,
     answer: Answer,
@@ -276,68 +269,11 @@ def intervals(
     sampler: Sampler,
     level: float,
 ) -> list[tuple[Interval, ...]]:
-    """Return an interval for every row and column of an answer, None where there is none.
-
-    A column that is an aggregate as it stands has the interval of its mechanism; an expression over
-    a group's aggregates is computed over redrawn noise.
-    """
-    width = len(answer.columns)
+    """Return an interval for every row and column of an answer, None where there is none."""
     items = prepared.query.residual.row_items
     if not items or not answer.groups:
-        return [(None,) * width for _ in answer.rows]
+        return [(None,) * len(answer.columns) for _ in answer.rows]
     (parsed,) = prepared.query.releases
-    names = [f'"{parsed.name}"."{a.name}"' for a in parsed.aggregates]
-    ranked = {
-        name for name, a in zip(names, parsed.aggregates, strict=True) if a.choice is not None
-    }
-    direct = {name: i for i, name in enumerate(names) if name not in ranked}
-    computed = [
-        (position, item)
-        for position, item in enumerate(items)
-        if item is not None
-        and item not in direct
-        and any(name in item for name in direct)
-        and not any(name in item for name in ranked)
-    ]
-    chosen: dict[int, list[Interval]] = {g: [None] * width for g in answer.groups}
-    first = 0
-    for place, part in enumerate(_order(parsed)):
-        plan, done = prepared.steps[part].plan, released[part]
-        mine = {g - first: chosen[g] for g in chosen if 0 <= g - first < len(done.keys)}
-        for position, item in enumerate(items):
-            if mine and item in direct:
-                low, high = interval(plan, done, direct[item], level, sampler)
-                for group, ends in mine.items():
-                    ends[position] = (float(low[group]), float(high[group]))
-        if mine and computed:
-            _computed(mine, computed, (parsed, place, plan, done), post, sampler, level)
-        first += len(done.keys)
+    parts = [(prepared.steps[part].plan, released[part]) for part in _order(parsed)]
+    chosen = item_ends(Groups(parsed, tuple(parts)), items, answer.groups, post, sampler, level)
     return [tuple(chosen[g]) for g in answer.groups]
-
-
-def _computed(
-    chosen: dict[int, list[Interval]],
-    computed: list[tuple[int, str]],
-    part: tuple[Release, int, PlannedRelease, Released],
-    post: PostProcessor,
-    sampler: Sampler,
-    level: float,
-) -> None:
-    """Fill in the intervals of expressions over one set's groups, some groups at a time."""
-    parsed, place, plan, done = part
-    padded = _padded(parsed, plan, done)
-    groups = sorted(chosen)
-    size = max(1, _MOST_REDRAWN // _DRAWS)
-    for start in range(0, len(groups), size):
-        some = groups[start : start + size]
-        values = redraw(plan, done, some, _DRAWS, sampler)
-        keys = [padded[g] for g in some for _ in range(_DRAWS)]
-        numbers = ReleasedColumn(GROUP_NUMBER, BIGINT, np.repeat(np.array(some, np.int64), _DRAWS))
-        columns = (*_keys(parsed, keys), *_numbers(parsed, values), numbers)
-        if parsed.sets:
-            places = np.full(len(keys), place, dtype=np.int64)
-            columns = (*columns, ReleasedColumn(GROUPING_SET, BIGINT, places))
-        found = post.spread([i for _, i in computed], parsed.name, columns, level)
-        for group, ends in found.items():
-            for (position, _), end in zip(computed, ends, strict=True):
-                chosen[group][position] = end

@@ -56,7 +56,17 @@ class FakeConnection:
     interrupted: threading.Event = field(default_factory=threading.Event)
     session: Amounts = field(default_factory=Amounts)
 
-    def sql(self, query: str, *, epsilon: object = None, delta: object = None) -> Result:
+    def sql(
+        self,
+        query: str,
+        *,
+        epsilon: object = None,
+        delta: object = None,
+        within: object = None,
+        confidence: object = None,
+    ) -> Result:
+        assert within is None
+        assert confidence is None
         setting = read_setting(query)
         if setting is not None:
             changed = {setting.name: setting.value}

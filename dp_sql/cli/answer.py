@@ -38,7 +38,13 @@ def ask(connection: Connection, sql: str, settings: Settings, width: int | None)
     """
     result = run_stoppable(
         connection,
-        lambda: connection.sql(sql, epsilon=settings.epsilon, delta=settings.delta),
+        lambda: connection.sql(
+            sql,
+            epsilon=settings.epsilon,
+            delta=settings.delta,
+            within=settings.within,
+            confidence=settings.confidence,
+        ),
     )
     if _SETTING.match(sql):
         return Shown("", "")
@@ -46,7 +52,7 @@ def ask(connection: Connection, sql: str, settings: Settings, width: int | None)
         return Shown("".join(f"{row[0]}\n" for row in result), "")
     text = _rendered(connection, result, settings, width)
     notes = "".join(f"Note: {note}\n" for note in result.notes)
-    return Shown(text, notes + _cost_text(connection, result.cost))
+    return Shown(text, notes + cost_text(connection, result.cost))
 
 
 def _rendered(connection: Connection, result: Result, settings: Settings, width: int | None) -> str:
@@ -60,7 +66,7 @@ def _rendered(connection: Connection, result: Result, settings: Settings, width:
     return render(result, form, intervals=False, width=width)
 
 
-def _cost_text(connection: Connection, costs: Mapping[str, Cost]) -> str:
+def cost_text(connection: Connection, costs: Mapping[str, Cost]) -> str:
     """Return what an answer cost and what is left; the first alone where the ledger fails now."""
     try:
         states = connection.budget() if costs else {}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _WELL, _FAILED, _WRONG_COMMAND_LINE = 0, 1, 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
-_COMMANDS = frozenset("repl query check demo".split())
+_COMMANDS = frozenset("repl query check tune demo".split())
 
 
 def program() -> NoReturn:
@@ -119,15 +119,32 @@ def _parser() -> argparse.ArgumentParser:
     query.add_argument("--format", default="table", metavar="NAME", help="table, csv, json or md")
     query.add_argument("--epsilon", metavar="NUMBER", help="of the statement")
     query.add_argument("--delta", metavar="NUMBER", help="of the statement")
+    query.add_argument(
+        "--within", metavar="NUMBER", help="the error of counts and sums, in place of --epsilon"
+    )
+    query.add_argument("--confidence", metavar="NUMBER", help="in which share of runs: 0.95")
     check = command("check", _check, "say what SCHEMA declares and what the data and ledger lack")
     _add_places(check)
+    tune = command("tune", _tune, "propose limits and bounds for TABLE, from private quantiles")
+    _add_places(tune, "TABLE")
+    _add_analyst(tune)
+    tune.add_argument("--epsilon", metavar="NUMBER", required=True, help="what it may cost in all")
+    tune.add_argument(
+        "--by", metavar="COLUMN", action="append", default=[], help="what statements will group by"
+    )
+    tune.add_argument(
+        "--bounds", metavar="COLUMN[=LOW:HIGH]", action="append", default=[],
+        help="a column, and wide bounds to look between, if not the declared ones",
+    )  # fmt: skip
     demo = command("demo", _demo, "open the shell on the purchases in an online music shop")
     demo.add_argument("--fresh", action="store_true", help="forget what was spent in the demo")
     return parser
 
 
-def _add_places(parser: argparse.ArgumentParser) -> None:
+def _add_places(parser: argparse.ArgumentParser, table: str | None = None) -> None:
     parser.add_argument("schema", metavar="SCHEMA", type=Path, help="the data owner's schema file")
+    if table is not None:
+        parser.add_argument("table", metavar=table, help="a protected table")
     parser.add_argument("--data-dir", metavar="DIR", type=Path, help="the folder of the data files")
     parser.add_argument("--database", metavar="URL", help="where the tables are, if not in SCHEMA")
     parser.add_argument(
@@ -150,7 +167,9 @@ def _query(options: argparse.Namespace) -> int:
     from dp_sql.cli.settings import Settings, format_named  # noqa: PLC0415
 
     form = format_named(options.format)
-    settings = Settings(epsilon=options.epsilon, delta=options.delta, format=form)
+    settings = Settings(
+        options.epsilon, options.delta, options.within, options.confidence, format=form
+    )
     text = _standard_input() if options.sql == "-" else options.sql
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     with _connected(options) as connection:
@@ -172,6 +191,23 @@ def _check(options: argparse.Namespace) -> int:
     )
     sys.stdout.write("".join(f"{line}\n" for line in report.lines))
     return _FAILED if report.errors else _WELL
+
+
+def _tune(options: argparse.Namespace) -> int:
+    from dp_sql.cli.answer import cost_text  # noqa: PLC0415  `dpsql --help` needs no engine
+    from dp_sql.cli.tuning import read_bounds, tuning_text  # noqa: PLC0415
+
+    bounds = read_bounds(options.bounds)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    with _connected(options) as connection:
+        found = connection.tune(
+            options.table, epsilon=options.epsilon, by=options.by, bounds=bounds
+        )
+        cost = cost_text(connection, found.result.cost)
+    sys.stdout.write(tuning_text(found, options.table, width))
+    sys.stdout.flush()
+    sys.stderr.write(cost)
+    return _WELL
 
 
 def _demo(options: argparse.Namespace) -> int:

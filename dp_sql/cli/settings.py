@@ -18,10 +18,15 @@ AMOUNTS = ("epsilon", "delta")  # which the connection keeps
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """epsilon, delta: decimal texts of the command line, None for the session's."""
+    """epsilon, delta: decimal texts of the command line, None for the session's.
+
+    within, confidence: such texts too, None where no accuracy is asked for.
+    """
 
     epsilon: str | None = None
     delta: str | None = None
+    within: str | None = None
+    confidence: str | None = None
     format: Format = Format.TABLE
     intervals: bool = True
 

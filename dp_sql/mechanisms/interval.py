@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from dp_sql.errors import InternalError
 from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
-from dp_sql.mechanisms.normal import upper_quantile
 from dp_sql.mechanisms.pairs import pair_draws, pair_moments
 from dp_sql.mechanisms.readout import (
     Floats,
@@ -34,6 +33,7 @@ from dp_sql.mechanisms.readout import (
 )
 from dp_sql.mechanisms.release import AnyIntegers, Released, draw, plus
 from dp_sql.mechanisms.sampler import Sampler
+from dp_sql.mechanisms.spread import form_spread
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import MomentMeasure
 from dp_sql.plan.release import (
@@ -59,9 +59,9 @@ def interval(
 ) -> tuple[Numbers, Numbers]:
     """Return the lower and upper ends for one aggregate's values, in that aggregate's type.
 
-    level: how often an interval covers the value without noise, between 0 and 1. Counts and sums
-    of one component, or with Gaussian noise, have closed forms; other intervals are percentiles of
-    the read-out over what the released value would be without each of 2,000 fresh noise vectors.
+    level: how often an interval covers the value without noise, between 0 and 1. Those of counts and
+    sums follow from the law of their noise; other intervals are percentiles of the read-out over what
+    the released value would be without each of 2,000 fresh noise vectors.
     """
     if not 0 < level < 1:
         raise InternalError("an interval's level lies between 0 and 1")
@@ -82,7 +82,7 @@ def interval(
         case CountReadout() | SumReadout():
             form = linear_form(plan, released.measurement, readout)
             total = form.total(components)
-            reach = _half_width(form, noise, level, sampler)
+            reach = _half_width(form, noise, level)
             low, high = _wide(total, -reach), _wide(total, reach)
             if plan.release.aggregates[aggregate].type != BIGINT:
                 return ratio(low, form.denominator), ratio(high, form.denominator)
@@ -104,19 +104,9 @@ def laplace_half_width(scale: int, level: float) -> int:
     return max(0, math.ceil(scale * math.log(2 / tail)) - 1)
 
 
-def _half_width(form: LinearForm, noise: VectorNoise, level: float, sampler: Sampler) -> int:
+def _half_width(form: LinearForm, noise: VectorNoise, level: float) -> int:
     """Return how far the noise moves the form's total at most, with probability `level`."""
-    weights = [abs(weight) for weight in form.weights if weight]
-    if not weights:
-        return 0
-    if noise.kind is NoiseKind.GAUSSIAN:
-        spread = noise.scale * math.sqrt(sum(weight * weight for weight in weights))
-        return math.ceil(upper_quantile(math.log((1 - level) / 2)) * spread)
-    if len(weights) == 1:
-        return weights[0] * laplace_half_width(noise.scale, level)
-    draws = draw(noise, len(weights) * DRAWS, sampler).reshape(len(weights), -1)
-    moved: Floats = np.abs(np.array(weights, dtype=np.float64) @ draws)
-    return math.ceil(float(np.quantile(moved, level)))
+    return math.ceil(form_spread(form, noise.kind, noise.scale).half_width(level))
 
 
 def _wide(total: AnyIntegers, shift: int) -> AnyIntegers:
@@ -169,7 +159,9 @@ def redraw(
 
     groups: their places in `released`. One column an aggregate, in its type, with `draws` entries
     in a row for each group. All vectors are redrawn together, with the same noise for each group.
+    Values that were chosen by their rank stay as they are: nobody knows how far they are off.
     """
+    shown = read(plan, released) if plan.histograms else []
     measurement = released.measurement
     vectors: list[list[AnyIntegers]] = []
     for components, noise in zip(released.vectors, measurement.noises, strict=True):
@@ -183,7 +175,8 @@ def redraw(
     columns: list[Numbers] = []
     for aggregate, readout in zip(plan.release.aggregates, plan.readouts, strict=True):
         if isinstance(readout, ChoiceReadout):
-            raise InternalError("a value that was chosen by its rank isn't redrawn")
+            columns.append(np.repeat(shown[len(columns)][groups], draws))
+            continue
         if isinstance(readout, DistinctReadout):
             counted = released.distinct[readout.distinct]
             fresh_counts = np.tile(sampler.laplace(counted.scale, draws), len(groups)).astype(

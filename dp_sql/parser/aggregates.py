@@ -45,6 +45,10 @@ _ANONYMOUS = frozenset(
 )
 
 
+INTERVAL_ENDS: Mapping[str, bool] = {"dp_interval_low": False, "dp_interval_high": True}
+"""The calls that stand for an end of an interval, and whether it is the upper one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """An aggregate of the text. argument: None for COUNT(*); condition: of FILTER or COUNT_IF.
@@ -74,13 +78,18 @@ def aggregate_name(node: exp.Expr) -> str | None:
     return None
 
 
+def is_interval(node: exp.Expr) -> bool:
+    """Return whether `node` asks for an end of an interval around what a group's aggregates give."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() in INTERVAL_ENDS
+
+
 def has_aggregate(node: exp.Expr) -> bool:
     """Return whether an aggregate stands in `node`, outside windows and subqueries."""
     if isinstance(node, exp.Query | exp.Subquery):
         return False
     if isinstance(node, exp.Window):
         return any(has_aggregate(child) for child in _window_children(node))
-    if isinstance(node, exp.Filter) or aggregate_name(node) is not None:
+    if isinstance(node, exp.Filter) or aggregate_name(node) is not None or is_interval(node):
         return True
     return any(has_aggregate(child) for child in node.iter_expressions())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from dp_sql.parser.aggregates import is_interval
 from dp_sql.parser.scope import Statement
 
 # above a release any scalar function of DuckDB may stand, but for those that read the process, run a
@@ -30,6 +31,12 @@ def is_plain_table(node: exp.Table) -> bool:
 
 def deny_open(statement: Statement, node: exp.Expr) -> None:
     """Raise UnsupportedSQLError where a node above the releases is one that is never run."""
+    if is_interval(node):
+        raise statement.unsupported(
+            f"{node.name.upper()} stands in the block that has the aggregate.",
+            node,
+            hint="SELECT n, low FROM (SELECT COUNT(*) AS n, DP_INTERVAL_LOW(n) AS low FROM …)",
+        )
     called = node.name if isinstance(node, exp.Anonymous) else _class_name(node)
     if called.lower() in _DENIED:
         raise statement.unsupported(f"the function {called} isn't answered.", node)

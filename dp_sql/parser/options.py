@@ -14,6 +14,7 @@ from dp_sql.parser.aggregates import aggregate_name
 from dp_sql.parser.dialect import BOUNDS, PrivacyClause
 from dp_sql.parser.scope import Environment, Scope, Statement
 from dp_sql.parser.text import nearest, position_of
+from dp_sql.plan.accuracy import read_accuracy, read_confidence, read_width
 from dp_sql.plan.release import KeyChoice, Options, Share
 from dp_sql.privacy.amount import parse_delta, parse_epsilon
 from dp_sql.privacy.unit import Level
@@ -25,8 +26,6 @@ _NOT_YET = {
         "rows are limited in each group, not over all of them",
         "max_groups_contributed, and contribution_bounds_per_group => (low, high) of an aggregate",
     ),
-    "within": ("an error can't be asked for yet", "epsilon = 0.5"),
-    "confidence": ("an error can't be asked for yet", "epsilon = 0.5"),
     "kappa": ("that is its old name", "max_groups_contributed"),
     "k_threshold": ("that is an old form", "min_privacy_units_per_group, with a delta"),
 }  # options that exist elsewhere: why not here, and what to write
@@ -74,6 +73,7 @@ def _read(statement: Statement, clause: PrivacyClause, env: Environment) -> Envi
         if change is None:
             raise reader.unknown(name, item.this)
         options = change(options, value)
+    options = reader.accurate(options, clause)
     if options.keys is KeyChoice.PUBLIC and options.min_units is not None:
         raise statement.wrong(
             "min_privacy_units_per_group chooses among private groups; PUBLIC_GROUPS shows all.",
@@ -89,12 +89,16 @@ class _Reader:
     def __init__(self, statement: Statement, number: int) -> None:
         self._statement = statement
         self._number = number
+        self._within: Fraction | None = None
+        self._confidence: Fraction | None = None
         self.changes: dict[str, Callable[[Options, exp.Expr], Options]] = {
             "epsilon": self._epsilon,
             "delta": self._delta,
             "max_groups_contributed": self._max_groups,
             "min_privacy_units_per_group": self._min_units,
             "group_selection_strategy": self._keys,
+            "within": self._width,
+            "confidence": self._share,
         }
 
     def unknown(self, name: str, node: exp.Expr) -> Exception:
@@ -132,10 +136,51 @@ class _Reader:
             raise self._statement.out_of_range(error.message, value, hint=error.hint) from None
 
     def _epsilon(self, options: Options, value: exp.Expr) -> Options:
-        return replace(options, epsilon=self._amount(value, parse_epsilon, "epsilon"))
+        epsilon = self._amount(value, parse_epsilon, "epsilon")
+        return replace(options, epsilon=epsilon, accuracy=None)
 
     def _delta(self, options: Options, value: exp.Expr) -> Options:
         return replace(options, delta=self._amount(value, parse_delta, "delta"))
+
+    def accurate(self, options: Options, clause: exp.Expr) -> Options:
+        """Return the options with the accuracy that the clause asks for in place of an epsilon."""
+        if self._within is None:
+            if self._confidence is not None:
+                raise self._statement.wrong(
+                    "confidence belongs to within.",
+                    clause,
+                    hint="OPTIONS(within = 100, confidence = 0.95)",
+                )
+            return options
+        if options.epsilon is not None and options.epsilon.clause == self._number:
+            raise self._statement.wrong(
+                "epsilon and within can't both be said: within finds the epsilon.",
+                clause,
+                hint="OPTIONS(within = 100), or OPTIONS(epsilon = 0.5)",
+            )
+        accuracy = read_accuracy(self._within, self._confidence)
+        return replace(options, epsilon=None, accuracy=accuracy)
+
+    def _width(self, options: Options, value: exp.Expr) -> Options:
+        self._within = self._real(value, "within", "100", read_width)
+        return options
+
+    def _share(self, options: Options, value: exp.Expr) -> Options:
+        self._confidence = self._real(value, "confidence", "0.95", read_confidence)
+        return options
+
+    def _real(
+        self, value: exp.Expr, name: str, example: str, parse: Callable[[str], Fraction]
+    ) -> Fraction:
+        text = number_text(value)
+        if text is None:
+            raise self._statement.out_of_range(
+                f"{name} is a number.", value, hint=f"{name} = {example}"
+            )
+        try:
+            return parse(text)
+        except ParameterError as error:
+            raise self._statement.out_of_range(error.message, value, hint=error.hint) from None
 
     def _whole(self, value: exp.Expr, name: str) -> int:
         text = number_text(value)

@@ -13,6 +13,7 @@ from dp_sql.parser.aggregate_calls import AggregateCalls
 from dp_sql.parser.dialect import unnamed
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.group_keys import grouping
+from dp_sql.parser.interval_calls import IntervalCalls, written
 from dp_sql.parser.links import belongs_to_one
 from dp_sql.parser.names import deny_open
 from dp_sql.parser.scope import Environment, Scope, Statement
@@ -59,6 +60,7 @@ class ReleaseBlock:
         self._written: list[tuple[exp.Expr, str]] = []  # keys as the text has them
         self._sets: list[tuple[int, ...]] = []
         self._calls = AggregateCalls(statement, scope, self._binder, self._owners, padded)
+        self._intervals = IntervalCalls(statement)
         self._name, self._position = "", 0
 
     def rewrite(self, node: exp.Select, *, top: bool) -> exp.Select:
@@ -108,6 +110,7 @@ class ReleaseBlock:
             self._env.options,
             tuple(self._sets) if len(self._sets) > 1 else (),
             bool(self._padded),
+            tuple(self._intervals.found),
         )
 
     def _bind_keys(self, node: exp.Select, *, top: bool) -> None:
@@ -184,13 +187,17 @@ class ReleaseBlock:
             raise self._statement.wrong("* can't stand beside aggregates.", item)
         if isinstance(item, exp.Alias):
             return exp.Alias(this=self._open(item.this), alias=item.args["alias"].copy())
-        name = item.name if isinstance(item, exp.Column) else unnamed(item)
+        name = item.name if isinstance(item, exp.Column) else written(item) or unnamed(item)
         return exp.Alias(this=self._open(item), alias=exp.to_identifier(name, quoted=True))
 
     def _open(self, node: exp.Expr) -> exp.Expr:
         """Rewrite an expression above the aggregates."""
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return self._grouping(node)
+        if isinstance(node, exp.Anonymous) and aggregates.is_interval(node):
+            meant = self._open(self._intervals.argument(node))
+            noisy = [aggregate.name for aggregate in self._calls.found]
+            return self._released(self._intervals.column(node, meant, noisy))
         call = None if isinstance(node, exp.Window) else aggregates.read(node)
         if call is not None:
             names, listed = self._calls.columns(call)

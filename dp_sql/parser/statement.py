@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from sqlglot import exp
 
+from dp_sql.parser.aggregates import is_interval
 from dp_sql.parser.blocks import Blocks
+from dp_sql.parser.linear import form_of
 from dp_sql.parser.options import check_places
 from dp_sql.parser.release_block import RELEASED
 from dp_sql.parser.render import is_word, render
 from dp_sql.parser.scope import Describe, Environment, OpenBlock, Statement
 from dp_sql.parser.text import parse_text
-from dp_sql.plan.release import GROUP_NUMBER, Query, Residual
+from dp_sql.plan.release import GROUP_NUMBER, ItemForm, Query, Release, Residual
 from dp_sql.schema.catalog import Catalog
 
 _BARE = frozenset({"expressions", "from_", "order"})  # of a SELECT that only shows columns
@@ -36,45 +40,57 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
             parsed.tree,
             hint="aggregate them: SELECT COUNT(*) FROM …",
         )
-    rendered, items, shown = _aligned(bound.tree, len(statement.releases))
+    rendered, items, shown, forms = _aligned(bound.tree, statement.releases)
     sql = render(rendered)
     order = sql.rpartition(f'"{RELEASED}"."{statement.releases[0].name}"')[2] if shown else ""
+    ends = _ends(parsed.tree)
     public = tuple(sorted(statement.public_tables))
     return Query(
         tuple(statement.releases),
-        Residual(sql, text, parsed.plain, public, items, named, shown, order),
+        Residual(sql, text, parsed.plain, public, items, named, shown, order, forms, ends),
         tuple(statement.stages),
         tuple(statement.notes),
     )
 
 
-def _aligned(
-    tree: exp.Expr, releases: int
-) -> tuple[exp.Expr, tuple[str | None, ...], tuple[tuple[str, str], ...]]:
-    """Return the tree with the group's number as last column, its items, and `Residual.shown`.
+def _ends(tree: exp.Expr) -> tuple[int, ...]:
+    """Return the places of a select list that hold an end of an interval without a name."""
+    items = tree.expressions if isinstance(tree, exp.Select) else []
+    return tuple(i for i, item in enumerate(items) if is_interval(item))
 
-    The tree stays as it is, and both are empty, where rows aren't groups.
+
+_Aligned: TypeAlias = tuple[
+    exp.Expr, tuple[str | None, ...], tuple[tuple[str, str], ...], tuple[ItemForm, ...]
+]
+
+
+def _aligned(tree: exp.Expr, releases: list[Release]) -> _Aligned:
+    """Return the tree with the group's number as last column, its items, `Residual.shown`, the forms.
+
+    The tree stays as it is, and all are empty, where rows aren't groups.
     """
     if not isinstance(tree, exp.Select):
-        return tree, (), ()
+        return tree, (), (), ()
     source = tree.args.get("from_")
     if (
         source is None
-        or releases != 1
+        or len(releases) != 1
         or tree.args.get("distinct") is not None
         or tree.args.get("with_") is not None
         or tree.args.get("joins")
         or not isinstance(source.this, exp.Table)
         or source.this.db != RELEASED
     ):
-        return tree, (), ()
+        return tree, (), (), ()
     shown = _shown(tree, source.this.name)
     items = tuple(
         None if item.find(exp.Window, exp.Query, exp.Subquery) else _item(item.unalias())
         for item in tree.expressions
     )
+    names = [a.name for a in releases[0].aggregates]
+    forms = tuple(form_of(item, names) for item in tree.expressions)
     number = exp.column(GROUP_NUMBER, table=source.this.name, quoted=True)
-    return tree.select(number, copy=False), items, shown
+    return tree.select(number, copy=False), items, shown, forms
 
 
 def _shown(tree: exp.Select, table: str) -> tuple[tuple[str, str], ...]:

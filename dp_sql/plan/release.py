@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import Position
+from dp_sql.plan.accuracy import Accuracy
 from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.histogram import Choice, Histogram
@@ -94,6 +95,7 @@ class Options:
     """What a statement's privacy clauses say of one release; None where they leave it to others.
 
     max_groups, min_units: in place of the schema's `max_groups` and `min_units_per_group`.
+    accuracy: in place of an epsilon.
     """
 
     epsilon: Share | None = None
@@ -101,6 +103,7 @@ class Options:
     max_groups: int | None = None
     min_units: int | None = None
     keys: KeyChoice | None = None
+    accuracy: Accuracy | None = None
 
 
 UNSAID = Options()
@@ -135,12 +138,27 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class IntervalColumn:
+    """A column of a released table: one end of the interval around an expression over its aggregates.
+
+    item: the expression, as in `Residual.row_items`. level: how often the interval holds the value
+    without noise. high: whether it is the upper end.
+    """
+
+    name: str
+    item: str
+    level: Fraction
+    high: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """One block that mixes units, as the text has it. `name`: its table in the residual.
 
     sets: where it groups by several sets of keys, each as places in `keys`, in the order of the
     text; a set may stand there twice. Empty where it groups by all keys. padded: an outer join keeps
-    every row of a public table, so its groups show whether anybody is in them or not.
+    every row of a public table, so its groups show whether anybody is in them or not. intervals: more
+    columns, computed from the released values alone.
     """
 
     name: str
@@ -151,6 +169,19 @@ class Release:
     options: Options = UNSAID
     sets: tuple[tuple[int, ...], ...] = ()
     padded: bool = False
+    intervals: tuple[IntervalColumn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ItemForm:
+    """What a column of an answer is made of, by the names of the aggregates that it reads.
+
+    weights: aligned with `reads`, where the column is their weighted sum and something that has no
+    noise; None for every other column.
+    """
+
+    reads: tuple[str, ...]
+    weights: tuple[Fraction, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +194,8 @@ class Residual:
     it names each column itself, as `sql` then does.
     row_items: where every row of the answer is one group of one release, the text of each column
     over that release's table, None for a column that reads other rows too; `sql` then has one more
-    column, last, the group's number. Empty for every other statement.
+    column, last, the group's number. Empty for every other statement. forms: aligned with it.
+    own_names: the places of columns that keep the names that `sql` gives.
     """
 
     sql: str
@@ -174,6 +206,8 @@ class Residual:
     named: bool = False
     shown: tuple[tuple[str, str], ...] = ()
     order: str = ""
+    forms: tuple[ItemForm, ...] = ()
+    own_names: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,13 +238,15 @@ class Query:
     """A whole statement: the releases it needs and what is computed from them.
 
     stages: what releases read of the results of others.
-    notes: sentences about options that are answered in another way than they are written.
+    notes: sentences about options that are answered in another way than they are written, and what
+    `accuracy` takes: the error that is asked for in place of an epsilon, None where none is.
     """
 
     releases: tuple[Release, ...]
     residual: Residual
     stages: tuple[Stage, ...] = ()
     notes: tuple[str, ...] = ()
+    accuracy: Accuracy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def test_version(run: Run) -> None:
 def test_help_names_every_command(run: Run) -> None:
     ran = run("--help")
     assert ran.status == 0
-    for command in ("repl", "query", "check", "demo"):
+    for command in ("repl", "query", "check", "tune", "demo"):
         assert f"\n    {command} " in ran.out
 
 
@@ -73,6 +73,31 @@ def test_a_wrong_command_line_is_exit_status_2(run: Run, arguments: tuple[str, .
     assert ran.status == 2
     assert ran.out == ""
     assert "Traceback" not in ran.err
+
+
+def test_query_takes_an_accuracy_in_place_of_epsilon(run: Run, schema: str) -> None:
+    ran = run("query", schema, "-c", COUNT, "--within", "100", "--confidence", "0.9")
+    assert (ran.status, "count_star()" in ran.out) == (0, True)
+    note, cost = ran.err.splitlines()
+    assert note == "Note: Values within 100 in 90 % of runs take epsilon 0.459."
+    assert cost.startswith("Cost to purchases: epsilon 0.458")
+
+
+def test_tune_prints_proposals_on_stdout_and_their_cost_on_stderr(run: Run, schema: str) -> None:
+    ran = run("tune", schema, "purchases", "--epsilon", "1", "--by", "cds", "--bounds", "dollars")
+    assert ran.status == 0
+    for words in ("max_groups", "max_rows_per_group", "dollars", "To paste below purchases"):
+        assert words in ran.out
+    assert ran.err.startswith("Cost to purchases: epsilon 1. Left: epsilon 9 of 10, ")
+    for wrong, words in (
+        (("purchases", "--epsilon", "2"), "above the cap of 1"),
+        (("purchase", "--epsilon", "1"), "there is no table"),
+        (("purchases", "--epsilon", "1", "--bounds", "dollars=5"), "isn't column=low:high"),
+    ):
+        ran = run("tune", schema, *wrong)
+        assert (ran.status, ran.out) == (1, "")
+        assert words in ran.err
+    assert run("tune", schema, "purchases").status == 2
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json", "md"])
@@ -125,6 +150,10 @@ def test_the_ledger_remembers_who_asked_and_what_is_left(run: Run, schema: str) 
         (["-c", COUNT, "--epsilon", "nan"], "parameter"),
         (["-c", COUNT, "--epsilon", "inf"], "parameter"),
         (["-c", COUNT, "--epsilon", "much"], "parameter"),
+        (["-c", COUNT, "--within", "5"], "parameter"),
+        (["-c", COUNT, "--within", "500", "--epsilon", "1"], "parameter"),
+        (["-c", COUNT, "--confidence", "0.9"], "parameter"),
+        (["-c", "SELECT AVG(cds) FROM purchases", "--within", "5"], "unsupported_sql"),
         (["-c", COUNT, "--epsilon", "1.01"], "parameter"),
         (["-c", COUNT, "--delta", "1"], "parameter"),
         (["-c", COUNT, "--format", "xml"], "parameter"),

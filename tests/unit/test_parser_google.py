@@ -11,6 +11,7 @@ from small_catalog import CATALOG
 from dp_sql.errors import NotPrivateError, ParameterError, QueryError, UnsupportedSQLError
 from dp_sql.parser.setting import Setting, read_setting
 from dp_sql.parser.statement import parse
+from dp_sql.plan.accuracy import Accuracy
 from dp_sql.plan.printer import expression_text
 from dp_sql.plan.release import AggregateKind, KeyChoice, Options, Share
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
@@ -62,6 +63,17 @@ def test_each_part_of_a_union_has_its_own_clause() -> None:
     assert shares == [Share(Fraction(1), 1), Share(Fraction(2), 2)]
 
 
+def test_the_inner_of_epsilon_and_within_wins() -> None:
+    def nested(outer: str, inner: str) -> Options:
+        sql = google(outer, f"n FROM ({google(inner, 'COUNT(*) AS n FROM visits')})")
+        return parse(sql, CATALOG).releases[0].options
+
+    near = Accuracy(Fraction(9), Fraction(95, 100))
+    assert nested("epsilon = 1", "within = 9") == Options(accuracy=near)
+    assert nested("within = 9", "epsilon = 1").accuracy is None
+    assert nested("within = 9", "delta = 0").accuracy == near
+
+
 def test_without_options_and_before_from() -> None:
     for sql in (
         "SELECT WITH DIFFERENTIAL_PRIVACY COUNT(*) FROM visits",
@@ -88,8 +100,9 @@ REFUSED = [
     ("delta = 1", ParameterError, "below 1", "1"),
     ("epsilon = 1, epsilon = 2", QueryError, "twice", "epsilon"),
     ("epsilno = 1", UnsupportedSQLError, "no privacy option epsilno", "epsilno"),
-    ("within = 100", UnsupportedSQLError, "within", "within"),
-    ("confidence = 0.9", UnsupportedSQLError, "confidence", "confidence"),
+    ("within = 0", ParameterError, "above zero", "0"),
+    ("confidence = 0.9", QueryError, "confidence", "confidence"),
+    ("within = 5, epsilon = 1", QueryError, "can't both", "within"),
     ("max_rows_contributed = 5", UnsupportedSQLError, "max_rows_contributed", "max_rows_contributed"),
     ("kappa = 5", UnsupportedSQLError, "old name", "kappa"),
     ("max_groups_contributed = 0", ParameterError, "whole number", "0"),
