@@ -226,7 +226,8 @@ def _rank_error(step: Step, readout: ChoiceReadout) -> str:
             f"a value about {beyond(histogram, rank, chooser):.3g} rows inside: an {what} quantile"
         )
     rows = rank_error(histogram, rank, chooser, 0.05)
-    return f"off by at most {rows:.3g} rows in 95 % of runs, and one step of the grid"
+    ties = ", or a 64th of the rows that share a value" if histogram.together else ""
+    return f"off by at most {rows:.3g} rows in 95 % of runs{ties}, and one step of the grid"
 
 
 def _distinct(index: int, distinct: Distinct, facts: HistogramFacts) -> list[str]:

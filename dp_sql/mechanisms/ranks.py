@@ -21,6 +21,10 @@ from dp_sql.schema.catalog import ChoiceKind
 
 _BONUS = 64  # units of score for one weight
 _HALVED = 2**12  # candidates at least where a histogram is halved
+_PARTS = (
+    64  # of a place at least, on grids of up to so many candidates, and a quarter of them on larger
+)
+_FINE_GRID = 2**12
 _MOST_BELOW = 1000  # denominators of ranks inside a half
 
 
@@ -73,7 +77,10 @@ def factor_of(histogram: Histogram) -> int:
 
 def spread_of(histogram: Histogram) -> int:
     """Return into how many parts a place is cut where a histogram is halved."""
-    return max(1, _HALVED // histogram.measure.cells) if histogram.together else 1
+    if not histogram.together:
+        return 1
+    cells = histogram.measure.cells
+    return max(_PARTS if cells <= _FINE_GRID else _PARTS // 4, _HALVED // cells)
 
 
 def _single(
@@ -228,7 +235,7 @@ def _halved(
 
     The middle quantile is chosen, then those on either side of it among the values on their side. A
     place's weight lies evenly over its `spread` parts, so a cut may go through a place that holds
-    many values.
+    many values: one that holds a share p of the rows to p / spread of them.
 
     Claim:   all choices of one level together cost the epsilon of one choice.
     Why:     a level's parts are disjoint and fixed by what was chosen before, so a weight w of a unit

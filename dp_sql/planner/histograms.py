@@ -28,7 +28,7 @@ _ALL_PLACES = 2**18  # of all groups of public keys together, where one may have
 _LEAST_PLACES = 2**6
 _MOST_CELLS = 2**22  # of all groups of public keys together
 _MOST_VALUES = 1000  # that a heaviest one is chosen among
-_FEW = 2  # quantiles of one argument: so many are chosen one by one
+_FEW = 4  # quantiles of one argument: so many are chosen one by one, which ties don't harm
 _EPOCH = date(1970, 1, 1)
 _EPOCH_TIME = datetime(1970, 1, 1)  # noqa: DTZ001  DuckDB's TIMESTAMP has no zone
 
