@@ -12,6 +12,7 @@ from dp_sql.parser import examples
 from dp_sql.parser.links import conjunction, resolved, shared_owner
 from dp_sql.parser.scope import PrivateRows, Statement
 from dp_sql.plan import functions
+from dp_sql.plan.conversion import common_type
 from dp_sql.plan.expression import Call, Column, Expression, Literal, Ref, columns_of
 from dp_sql.plan.relation import output
 from dp_sql.plan.rows import (
@@ -25,6 +26,7 @@ from dp_sql.plan.rows import (
     WindowFunction,
     WindowRows,
 )
+from dp_sql.plan.signature import TypeProblem
 from dp_sql.privacy.unit import Level
 from dp_sql.schema import sqltype
 from dp_sql.sensitivity.ownership import (
@@ -283,7 +285,11 @@ class _Joiner:
         extra = self._extra(rows, item, list(step.condition))
         first, second = owner_of(rows), owner_of(item)
         assert first is not None and second is not None  # noqa: S101, PT018  both are local
-        owner = self._statement.column(first.name, first.type, nullable=False)
+        try:
+            type_ = common_type(first.type, second.type)
+        except TypeProblem as problem:
+            raise self._statement.wrong(f"{first.name}: {problem}.", step.node) from None
+        owner = self._statement.column(first.name, type_, nullable=False)
         full = Join(
             rows,
             item,

@@ -28,12 +28,13 @@ from dp_sql.parser.scope import (
 from dp_sql.parser.select_list import listed
 from dp_sql.parser.subqueries import Subqueries
 from dp_sql.parser.windows import Windows
-from dp_sql.plan.expression import Column, Expression, Ref, columns_of
+from dp_sql.plan.expression import Call, Column, Expression, Ref, columns_of
+from dp_sql.plan.functions import call
 from dp_sql.plan.nulls import not_true_on
 from dp_sql.plan.relation import output
 from dp_sql.plan.rows import Filter, GroupRows, Order, Project, Rows
 from dp_sql.schema.catalog import ascii_lower
-from dp_sql.sensitivity.ownership import is_protected, owner_of, owners_of
+from dp_sql.sensitivity.ownership import holds_owner, is_protected, owner_of, owners_of
 
 if TYPE_CHECKING:
     from dp_sql.parser.blocks import Blocks
@@ -103,7 +104,8 @@ class PrivateBlock:
         correlated += [e for e in late if e not in near]
         if near:
             relation = Filter(relation, conjunction(near))
-        return relation, joined.padded, tuple(correlated)
+        owners = owners_of(relation)
+        return relation, joined.padded, tuple(_as_equality(e, owners) for e in correlated)
 
     def bound(self, *, top: bool) -> PrivateRows | OpenBlock:
         """Return what the block is. top: it is the statement's own."""
@@ -171,9 +173,9 @@ class PrivateBlock:
                 return None
             keys.append(self._binder().bind(item))
         keys += self._keys
-        columns = [k.column for k in keys if isinstance(k, Ref)]
-        if any(c.number in owners for c in columns):
+        if any(holds_owner(k, owners) for k in keys):
             return keys
+        columns = [k.column for k in keys if isinstance(k, Ref)]
         catalog = self._statement.catalog
         if any(belongs_to_one(self.relation, c, catalog) for c in columns):
             owner = owner_of(self.relation)
@@ -276,9 +278,7 @@ class PrivateBlock:
     def _first(self, rows: Rows, by: list[Expression], order: list[Order]) -> Rows:
         """Return the first row of each value of DISTINCT ON, by a total order."""
         owners = owners_of(rows)
-        if is_protected(rows) and not any(
-            isinstance(e, Ref) and e.column.number in owners for e in by
-        ):
+        if is_protected(rows) and not any(holds_owner(e, owners) for e in by):
             raise self._distinct()
         require_own(self._scope, self._node, [*by, *(item.expression for item in order)])
         return first_rows(self._statement, rows, list(dict.fromkeys(by)), order)
@@ -360,7 +360,8 @@ class PrivateBlock:
             if column.number not in columns and (not distinct or Ref(column) in self._keys):
                 columns[column.number] = column
                 expressions[column.number] = Ref(column)
-        if distinct and is_protected(relation) and not any(n in owners for n in columns):
+        owned = any(holds_owner(e, owners) for e in expressions.values())
+        if distinct and is_protected(relation) and not owned:
             raise self._distinct()
         if {c.number for c in output(self.relation)} & reads.keys() - columns.keys():
             what = "DISTINCT" if distinct else "GROUP BY"
@@ -383,6 +384,14 @@ class PrivateBlock:
             self.correlated,
             personal,
         )
+
+
+def _as_equality(condition: Expression, owners: frozenset[int]) -> Expression:
+    """Return IS NOT DISTINCT FROM an owner as =, which is true where it is: an owner is never NULL."""
+    if not isinstance(condition, Call) or condition.function != "is_not_distinct_from":
+        return condition
+    owned = any(holds_owner(arg, owners) for arg in condition.args)
+    return call("=", condition.args) if owned else condition
 
 
 def _parts(condition: exp.Expr) -> list[exp.Expr]:

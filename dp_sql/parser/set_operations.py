@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from dp_sql.parser.links import resolved
@@ -67,15 +69,16 @@ def _aligned(
 ) -> tuple[Project, Project]:
     """Return both sides with equal types; under UNION ALL the owners as a last, hidden column."""
     sources = [resolved(statement, side.relation) for side in (left, right)]
-    types: list[SqlType] = []
-    for a, b in zip(left.columns, right.columns, strict=True):
-        try:
-            types.append(common_type(a.column.type, b.column.type))
-        except TypeProblem as problem:
-            raise statement.wrong(f"{a.name}: {problem}.", node) from None
-    hidden = [owner_of(source) for source in sources]
+    types = [
+        _common(statement, node, a.name, [a.column.type, b.column.type])
+        for a, b in zip(left.columns, right.columns, strict=True)
+    ]
+    hidden = [owner for source in sources if (owner := owner_of(source)) is not None]
+    owned: SqlType | None = None
+    if kind is SetKind.UNION_ALL and len(hidden) == len(sources):
+        owned = _common(statement, node, hidden[0].name, [owner.type for owner in hidden])
     made = []
-    for source, side, owner in zip(sources, (left, right), hidden, strict=True):
+    for place, (source, side) in enumerate(zip(sources, (left, right), strict=True)):
         columns: list[Column] = []
         expressions: list[Expression] = []
         for named, type_ in zip(side.columns, types, strict=True):
@@ -84,11 +87,20 @@ def _aligned(
                 ref = functions.cast(ref, type_)
             columns.append(statement.column(named.name, type_))
             expressions.append(ref)
-        if kind is SetKind.UNION_ALL and None not in hidden and owner is not None:
-            columns.append(statement.column(owner.name, owner.type, nullable=False))
-            expressions.append(Ref(owner))
+        if owned is not None:
+            own = Ref(hidden[place])
+            columns.append(statement.column(own.column.name, owned, nullable=False))
+            expressions.append(own if own.type == owned else functions.cast(own, owned))
         made.append(Project(source, tuple(columns), tuple(expressions)))
     return made[0], made[1]
+
+
+def _common(statement: Statement, node: exp.Expr, name: str, types: Sequence[SqlType]) -> SqlType:
+    """Return the type that both sides' values of a column become."""
+    try:
+        return common_type(types[0], types[1])
+    except TypeProblem as problem:
+        raise statement.wrong(f"{name}: {problem}.", node) from None
 
 
 def _check(statement: Statement, node: exp.Expr, rows: SetRows) -> None:

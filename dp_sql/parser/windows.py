@@ -21,7 +21,7 @@ from dp_sql.plan.rows import Order, RowAggregateKind, Rows, WindowFunction, Wind
 from dp_sql.plan.signature import TypeProblem
 from dp_sql.schema.catalog import ascii_lower
 from dp_sql.schema.sqltype import BIGINT, DOUBLE, SqlType
-from dp_sql.sensitivity.ownership import owner_of, owners_of
+from dp_sql.sensitivity.ownership import holds_owner, owner_of, owners_of
 
 _PLAIN: Mapping[type[exp.Expr], tuple[str, SqlType]] = {
     exp.RowNumber: ("row_number", BIGINT),
@@ -94,7 +94,7 @@ class Windows:
         if not isinstance(node, exp.Window):
             return None
         partition, order, spec = self._parts(node)
-        if not any(isinstance(e, Ref) and e.column.number in self._owners for e in partition):
+        if not any(holds_owner(e, self._owners) for e in partition):
             owner = owner_of(self._rows)
             raise self._statement.not_private(
                 "a window over the rows of several persons would let one change another's row.",
