@@ -54,6 +54,7 @@ class Way(StrEnum):
     ANTI = "ANTI"
     ASOF = "ASOF"
     ASOF_LEFT = "ASOF LEFT"
+    COMPUTED = "LATERAL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Step:
     """One item of FROM: its rows, how they are joined, and the conjuncts of its condition.
 
     merged: for a full join with USING, the columns that become one: (new, left's, right's).
+    computed: the columns that a LATERAL without FROM makes of the row before it.
     """
 
     rows: PrivateRows
@@ -69,6 +71,7 @@ class Step:
     node: exp.Expr
     alias: str
     merged: tuple[tuple[Column, Column, Column], ...] = ()
+    computed: tuple[tuple[Column, Expression], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +226,8 @@ class _Joiner:
 
     def _outer(self, rows: Rows, step: Step) -> Rows:
         way, item = step.way, step.rows.relation
+        if way is Way.COMPUTED:
+            return self._computed(rows, step)
         if way in (Way.SEMI, Way.ANTI):
             return self._semi(rows, step)
         if way is Way.RIGHT:
@@ -237,6 +242,24 @@ class _Joiner:
         if not is_protected(rows) and is_protected(item):
             raise self._nobody(step)
         return self._left(rows, self._nearest(item, step), step, kind)
+
+    def _computed(self, rows: Rows, step: Step) -> Rows:
+        """Return the rows with the columns that are made of each."""
+        if self._padded:
+            raise self._nobody(step)
+        kept = output(rows)
+        columns, expressions = zip(*step.computed, strict=True)
+        made = Project(rows, (*kept, *columns), (*(Ref(c) for c in kept), *expressions))
+        visible = {c.number for c in made.columns}
+        if any(c.number not in visible for e in expressions for c in columns_of(e)) or any(
+            c.number not in visible for e in step.condition for c in columns_of(e)
+        ):
+            raise self._statement.unsupported(
+                "LATERAL can't read the block around a subquery.",
+                step.node,
+                hint="compare its columns in the WHERE of the subquery",
+            )
+        return Filter(made, conjunction(list(step.condition))) if step.condition else made
 
     def _padding(self, kept: Rows, other: Rows, step: Step) -> Rows | None:
         """Return the inner join that stands for an outer one whose preserved side is public.
