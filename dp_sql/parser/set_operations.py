@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -10,11 +11,13 @@ from dp_sql.parser.links import resolved
 from dp_sql.parser.scope import Named, PrivateRows, Statement
 from dp_sql.plan import functions
 from dp_sql.plan.conversion import common_type
-from dp_sql.plan.expression import Column, Expression, Ref
+from dp_sql.plan.expression import Column, Expression, Literal, Ref
 from dp_sql.plan.relation import output
 from dp_sql.plan.rows import Project, Rows, SetKind, SetRows
 from dp_sql.plan.signature import TypeProblem
 from dp_sql.privacy.unit import Level
+from dp_sql.schema import sqltype
+from dp_sql.schema.catalog import ascii_lower
 from dp_sql.schema.sqltype import SqlType
 from dp_sql.sensitivity.ownership import is_protected, owner_of, owner_places, owners_of
 
@@ -26,7 +29,7 @@ _KINDS: dict[tuple[type[exp.Expr], bool], SetKind] = {
     (exp.Intersect, True): SetKind.INTERSECT,
     (exp.Intersect, False): SetKind.INTERSECT_ALL,
 }
-_PARTS = ("this", "expression", "distinct", "with_")
+_PARTS = ("this", "expression", "distinct", "with_", "by_name")
 
 
 def set_rows(
@@ -45,6 +48,8 @@ def set_rows(
                 hint="aggregate first",
             )
     kind = _KINDS[type(node), bool(node.args.get("distinct"))]
+    if node.args.get("by_name"):
+        left, right = _by_name(statement, node, left, right)
     if len(left.columns) != len(right.columns):
         raise statement.wrong(
             f"one side has {len(left.columns)} columns, the other {len(right.columns)}.", node
@@ -62,6 +67,47 @@ def set_rows(
     _check(statement, node, rows)
     named = tuple(Named(n.name, c) for n, c in zip(left.columns, columns, strict=False))
     return PrivateRows(rows, named)
+
+
+def _by_name(
+    statement: Statement, node: exp.Expr, left: PrivateRows, right: PrivateRows
+) -> tuple[PrivateRows, PrivateRows]:
+    """Return both sides with the columns of either: the left's in order, then the right's others.
+
+    A column that a side doesn't have is NULL there, as in DuckDB; so it is no owner's.
+    """
+    names = {ascii_lower(n.name): n.name for n in (*reversed(right.columns), *left.columns)}
+    for side in (left, right):
+        found = [ascii_lower(n.name) for n in side.columns]
+        twice = next((n for n in found if found.count(n) > 1), None)
+        if twice is not None:
+            raise statement.wrong(
+                f"BY NAME with two columns called {twice!r} on one side.",
+                node,
+                hint=f"{twice} AS another",
+            )
+    mine = [ascii_lower(n.name) for n in left.columns]
+    order = [*mine, *(k for n in right.columns if (k := ascii_lower(n.name)) not in mine)]
+    return _with_all(statement, left, order, names), _with_all(statement, right, order, names)
+
+
+def _with_all(
+    statement: Statement, side: PrivateRows, order: Sequence[str], names: Mapping[str, str]
+) -> PrivateRows:
+    known = {ascii_lower(n.name): n for n in side.columns}
+    added = {k: statement.column(names[k], sqltype.NULL) for k in order if k not in known}
+    columns = tuple(known.get(k) or Named(names[k], added[k]) for k in order)
+    if not added:
+        return replace(side, columns=columns)
+    source = resolved(statement, side.relation)
+    kept = output(source)
+    null = Literal(None, sqltype.NULL)
+    made = Project(
+        source,
+        (*kept, *added.values()),
+        (*(Ref(c) for c in kept), *(null for _ in added)),
+    )
+    return replace(side, relation=made, columns=columns)
 
 
 def _aligned(
