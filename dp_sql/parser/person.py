@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -20,7 +20,16 @@ from dp_sql.parser.text import position_of
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Cast, Column, Expression, Literal, Ref
 from dp_sql.plan.row_aggregates import ORDERED, typed
-from dp_sql.plan.rows import GroupRows, Order, RowAggregate, RowAggregateKind, Rows
+from dp_sql.plan.rows import (
+    GroupRows,
+    Order,
+    Project,
+    RowAggregate,
+    RowAggregateKind,
+    Rows,
+    SetKind,
+    SetRows,
+)
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
 
@@ -53,7 +62,8 @@ ALLOWED = (
 class PersonGroups:
     """The groups of a block that keeps the owner: its keys and aggregates become columns.
 
-    padded: they will be joined to rows that may have no group, for which a count is 0.
+    padded: they will be joined to rows that may have no group, for which a count is 0. sets: where
+    there are several sets of keys, the places of each set's in `keys`; the owner is in all of them.
     """
 
     def __init__(
@@ -66,6 +76,7 @@ class PersonGroups:
         hooks: tuple[Hook, ...] = (),
         *,
         padded: bool = False,
+        sets: Sequence[tuple[int, ...]] = (),
     ) -> None:
         self._statement = statement
         self._scope = scope
@@ -74,10 +85,12 @@ class PersonGroups:
         self._padded = padded
         self._inner = Expressions(scope, {}, hooks)
         self._keys: list[tuple[Column, Expression]] = []
-        for key in keys:
-            if all(key != known for _, known in self._keys):
-                column = key.column if isinstance(key, Ref) else statement.column("key", key.type)
-                self._keys.append((column, key))
+        self._sets = [frozenset(keys[place] for place in one) for one in sets]
+        for key in dict.fromkeys(keys):
+            named = key.column if isinstance(key, Ref) else None
+            if named is not None and not all(key in one for one in self._sets):
+                named = statement.column(named.name, named.type)  # NULL in the other sets' groups
+            self._keys.append((named or statement.column("key", key.type), key))
         self._aggregates: list[RowAggregate] = []
 
     def meaning(self, node: exp.Expr) -> Expression | None:
@@ -177,17 +190,40 @@ class PersonGroups:
         self._aggregates.append(RowAggregate(kind, argument, column))
         return column
 
-    def relation(self, rows: Rows | None = None) -> GroupRows:
+    def relation(self, rows: Rows | None = None) -> Rows:
         """Return the groups, once everything above them is bound.
 
         rows: what is grouped where the arguments' subqueries have added columns to it.
         """
-        return GroupRows(
-            self._rows if rows is None else rows,
-            tuple(column for column, _ in self._keys),
-            tuple(key for _, key in self._keys),
-            tuple(self._aggregates),
-        )
+        source = self._rows if rows is None else rows
+        if not self._sets:
+            keys, expressions = zip(*self._keys, strict=True) if self._keys else ((), ())
+            return GroupRows(source, keys, expressions, tuple(self._aggregates))
+        columns = (*self.keys(), *(a.column for a in self._aggregates))
+        first, *others = (self._groups_of(source, one) for one in self._sets)
+        for other in others:
+            last = other is others[-1]
+            made = columns if last else tuple(self._fresh(c) for c in columns)
+            first = SetRows(SetKind.UNION_ALL, first, other, made)
+        return first
+
+    def _fresh(self, column: Column) -> Column:
+        return self._statement.column(column.name, column.type, nullable=column.nullable)
+
+    def _groups_of(self, source: Rows, one: frozenset[Expression]) -> Rows:
+        """Return the groups of one set of keys: the other keys are NULL."""
+        own = {key: self._fresh(column) for column, key in self._keys if key in one}
+        made = [replace(a, column=self._fresh(a.column)) for a in self._aggregates]
+        groups = GroupRows(source, tuple(own.values()), tuple(own), tuple(made))
+        values: list[Expression] = [
+            Ref(own[key])
+            if key in own
+            else functions.cast(Literal(None, sqltype.NULL), column.type)
+            for column, key in self._keys
+        ]
+        values += [Ref(a.column) for a in made]
+        columns = (*self.keys(), *(a.column for a in self._aggregates))
+        return Project(groups, tuple(self._fresh(c) for c in columns), tuple(values))
 
     def _aggregate(self, call: aggregates.Call) -> Column:
         if call.bounds:

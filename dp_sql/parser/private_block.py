@@ -119,10 +119,8 @@ class PrivateBlock:
         )
         grouped = node.args.get("group") is not None or aggregated
         if grouped and is_protected(self.relation):
-            keys = self._personal_keys(top=top)
-            if keys is None:
-                return self._release(top=top)
-            return self._person(keys)
+            found = self._personal_keys(top=top)
+            return self._release(top=top) if found is None else self._person(*found)
         if grouped:
             nodes = key_nodes(self._statement, node)
             if not nodes:
@@ -158,37 +156,56 @@ class PrivateBlock:
             self._node,
         )
 
-    def _personal_keys(self, *, top: bool) -> list[Expression] | None:
+    def _personal_keys(
+        self, *, top: bool
+    ) -> tuple[list[Expression], Sequence[tuple[int, ...]]] | None:
         """Return the keys of a block that groups each person's rows apart; None for a release.
 
+        With several sets of keys, these as well: the owner is in each of them.
         A key whose every value leads to one owner is grouped by the owner besides.
         """
         nodes, sets = grouping(self._statement, self._node)
         owners = owners_of(self.relation)
-        if top or not owners or len(sets) > 1 or not nodes:
+        if top or not owners or not nodes:
             return None
         keys = []
         for item in nodes:
             if has_aggregate(item):
                 return None
             keys.append(self._binder().bind(item))
+        if len(sets) > 1:
+            owned = [any(holds_owner(keys[place], owners) for place in one) for one in sets]
+            if any(owned) and not all(owned):
+                raise self._statement.not_private(
+                    "some of these sets of keys have the owner's column, and some mix persons.",
+                    self._node.args["group"],
+                    hint="the owner's column in each of them, as in GROUP BY owner, ROLLUP (x)",
+                    example=examples.per_person(self.relation, self._statement.catalog),
+                )
+            return (keys, sets) if all(owned) and not self._keys else None
         keys += self._keys
         if any(holds_owner(k, owners) for k in keys):
-            return keys
+            return keys, ()
         columns = [k.column for k in keys if isinstance(k, Ref)]
         catalog = self._statement.catalog
         if any(belongs_to_one(self.relation, c, catalog) for c in columns):
             owner = owner_of(self.relation)
-            return None if owner is None else [*keys, Ref(owner)]
+            return None if owner is None else ([*keys, Ref(owner)], ())
         return None
 
-    def _person(self, keys: list[Expression]) -> PrivateRows:
+    def _person(self, keys: list[Expression], sets: Sequence[tuple[int, ...]] = ()) -> PrivateRows:
         if self._padded:
             raise self._nobody()
         require_own(self._scope, self._node, keys)
         inner = self._subqueries
         groups = PersonGroups(
-            self._statement, self._scope, self.relation, keys, self._aliases, (inner.meaning,)
+            self._statement,
+            self._scope,
+            self.relation,
+            keys,
+            self._aliases,
+            (inner.meaning,),
+            sets=sets,
         )
         above = Subqueries(self._statement, self._blocks, self._env, self._scope, ())
         hooks: tuple[Hook, ...] = (groups.meaning, above.meaning)
