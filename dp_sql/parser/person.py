@@ -55,7 +55,7 @@ _QUANTILES = (_Kind.QUANTILE_CONT, _Kind.QUANTILE_DISC)
 ALLOWED = (
     "COUNT, SUM, AVG, MIN, MAX, VAR_*, STDDEV_*, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, ARG_MIN, "
     "ARG_MAX, MODE, FIRST and LAST with ORDER BY, COVAR_*, CORR, REGR_*, BOOL_AND, BOOL_OR, the "
-    "length of a LIST, or LIST(x ORDER BY y)[2]"
+    "length of a LIST, LIST(x ORDER BY y)[2], or MAX(x, 3)[2]"
 )
 
 
@@ -141,6 +141,8 @@ class PersonGroups:
         None for other nodes. A list holds its NULLs, one if it is DISTINCT; of no rows it is NULL.
         """
         inner = node.this.unnest() if isinstance(node, (exp.Bracket, *_LENGTHS)) else None
+        if isinstance(node, exp.Bracket) and isinstance(inner, exp.ArraySort | exp.Max | exp.Min):
+            return self._ranked(node, inner)
         call = aggregates.read(inner) if isinstance(inner, exp.ArrayAgg) else None
         if call is None or call.extra or call.argument is None:
             return None
@@ -161,6 +163,39 @@ class PersonGroups:
         one, none = (Literal(i, sqltype.BIGINT) for i in (1, 0))
         values = Ref(self._kept(call, _Kind.COUNT_DISTINCT, bound))
         return functions.call("+", (values, functions.case(((known, one),), none)))
+
+    def _ranked(self, node: exp.Bracket, inner: exp.Expr) -> Expression | None:
+        """Return an element of a sorted list of one person's values, or of their n largest.
+
+        The n largest are those that aren't NULL: past them an element is NULL, as it is here.
+        """
+        place = _place(node)
+        most = inner.args.get("count")
+        sort = isinstance(inner, exp.ArraySort)
+        call = aggregates.read(inner.this.unnest() if sort else inner)
+        if place is None or call is None or call.argument is None or call.distinct:
+            return None
+        if sort:
+            if call.extra or not isinstance(call.node, exp.ArrayAgg) or call.condition is not None:
+                return None
+            asc, first = (inner.args.get(k) for k in ("asc", "nulls_first"))
+            down = isinstance(asc, exp.Boolean) and not asc.this
+            nulls = isinstance(first, exp.Boolean) and bool(first.this)
+            ordered = isinstance(call.argument, exp.Order)
+            argument = call.argument.this if ordered else call.argument
+        else:
+            if most is None:
+                return None
+            if not isinstance(most, exp.Literal) or not 0 <= place < int(most.name):
+                raise self._statement.unsupported(
+                    f"an element of the n values of {call.name} is one from 1 to n, both constants.",
+                    call.node,
+                    hint=f"{call.name}(x, 3)[2]",
+                )
+            down, nulls, argument = isinstance(inner, exp.Max), False, call.argument
+        bound = self._inner.bind(argument)
+        order = (Order(bound, down, nulls),)
+        return Ref(self._kept(call, _Kind.ELEMENT, bound, order=order, element=place + 1))
 
     def _bare(self, node: exp.Column) -> None:
         found = self._scope.find(node)

@@ -43,6 +43,11 @@ _AGGREGATES: Mapping[type[exp.Expr], tuple[str, RowAggregateKind]] = {
     exp.Avg: ("avg", RowAggregateKind.AVG),
     exp.Min: ("min", RowAggregateKind.MIN),
     exp.Max: ("max", RowAggregateKind.MAX),
+    exp.Variance: ("var_samp", RowAggregateKind.VAR_SAMP),
+    exp.VariancePop: ("var_pop", RowAggregateKind.VAR_POP),
+    exp.Stddev: ("stddev_samp", RowAggregateKind.STDDEV_SAMP),
+    exp.StddevSamp: ("stddev_samp", RowAggregateKind.STDDEV_SAMP),
+    exp.StddevPop: ("stddev_pop", RowAggregateKind.STDDEV_POP),
     exp.LogicalAnd: ("bool_and", RowAggregateKind.BOOL_AND),
     exp.LogicalOr: ("bool_or", RowAggregateKind.BOOL_OR),
 }
@@ -57,7 +62,7 @@ _ONE_BY_ONE = (
 )  # fmt: skip  functions that tell peers apart
 _ALLOWED = (
     "ROW_NUMBER, RANK, DENSE_RANK, PERCENT_RANK, CUME_DIST, NTILE, LAG, LEAD, FIRST_VALUE, "
-    "LAST_VALUE, NTH_VALUE, COUNT, SUM, AVG, MIN, MAX"
+    "LAST_VALUE, NTH_VALUE, COUNT, SUM, AVG, MIN, MAX, VAR_*, STDDEV_*"
 )
 
 
