@@ -284,7 +284,8 @@ def bounded(aggregate: Aggregate, argument: Expression, domain: Domain) -> Domai
     names = own or ["the expression"]
     declare = f", or declare bounds of {names[0]} in the schema" if len(own) == len(read) else ""
     place = ", 0.5" if isinstance(aggregate.choice, Quantile) else ""
-    what = names[0] if isinstance(inner, Ref) else f"the expression over {', '.join(names)}"
+    what = f"the expression over {', '.join(own)}" if own else "this expression"
+    what = names[0] if isinstance(inner, Ref) else what
     clamped = f"CLAMP({written_argument(text, position) or expression_text(inner)}, 0, 100)"
     call = clamped if aggregate.second is not None else f"{aggregate.kind.value}({clamped}{place})"
     raise NotPrivateError(
