@@ -9,6 +9,7 @@ from dp_sql.executor.lower_expression import literal, lower
 from dp_sql.executor.lower_measure import grid
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.relation import SumMeasure
+from dp_sql.plan.row_aggregates import moment_of
 from dp_sql.plan.rows import Grid, Order, RowAggregate, RowAggregateKind, WindowFunction
 from dp_sql.schema.sqltype import DOUBLE, SqlType
 
@@ -70,7 +71,9 @@ def aggregate_sql(aggregate: RowAggregate, name: Naming) -> str:
             steps = _steps(text, argument, aggregate.grid)
             return f"({_scaled(f'sum({steps})', aggregate.grid)} / count({steps}))"
         case _:
-            return _variance(aggregate, text, argument)
+            if aggregate.grid is None:
+                raise InternalError("a variance needs a grid")
+            return _variance(kind, _steps(text, argument, aggregate.grid), aggregate.grid)
 
 
 def _at(aggregate: RowAggregate, text: str, name: Naming) -> str:
@@ -105,27 +108,23 @@ def _quantile(aggregate: RowAggregate, text: str) -> str:
     return f"{aggregate.kind.value.lower()}({text}, {place})"
 
 
-def _variance(aggregate: RowAggregate, text: str, argument: Expression) -> str:
+def _variance(kind: RowAggregateKind, a: str, chosen: Grid, over: str = "") -> str:
     """Return a variance or its root from the exact n, sum a and sum a^2 of the steps a.
 
     n * q - s^2 is a whole number that is rounded once, where it fits a HUGEINT; with more rows than
-    that each part is rounded by itself.
+    that each part is rounded by itself. over: the OVER of a window.
     """
-    chosen = aggregate.grid
-    if chosen is None:
-        raise InternalError("a variance needs a grid")
-    a = _steps(text, argument, chosen)
-    n, s, q = f"count({a})", f"sum({a})", f"sum({a} * {a})"
+    n, s, q = f"count({a}){over}", f"sum({a}){over}", f"sum({a} * {a}){over}"
     exact = f"CAST({n} * {q} - {s} * {s} AS DOUBLE)"
     rough = (
         f"(CAST({n} AS DOUBLE) * CAST({q} AS DOUBLE) - CAST({s} AS DOUBLE) * CAST({s} AS DOUBLE))"
     )
     spread = f"CASE WHEN {n} < {_EXACT_ROWS} THEN {exact} ELSE greatest({rough}, 0) END"
-    sample = aggregate.kind in (_Kind.VAR_SAMP, _Kind.STDDEV_SAMP)
-    least, over = (2, f"({n} - 1)") if sample else (1, n)
+    sample = kind in (_Kind.VAR_SAMP, _Kind.STDDEV_SAMP)
+    least, less = (2, f"({n} - 1)") if sample else (1, n)
     square = literal(float(chosen.step**2), DOUBLE)
-    value = f"{spread} / CAST({n} AS DOUBLE) / CAST({over} AS DOUBLE) * {square}"
-    if aggregate.kind in (_Kind.STDDEV_POP, _Kind.STDDEV_SAMP):
+    value = f"{spread} / CAST({n} AS DOUBLE) / CAST({less} AS DOUBLE) * {square}"
+    if kind in (_Kind.STDDEV_POP, _Kind.STDDEV_SAMP):
         value = f"sqrt({value})"
     return f"(CASE WHEN {n} >= {least} THEN {value} END)"
 
@@ -177,5 +176,12 @@ def window_sql(function: WindowFunction, name: Naming) -> str:
         parts.append("ORDER BY " + ", ".join(order_sql(o, name) for o in function.order))
     if function.frame:
         parts.append(function.frame)
-    text = f"{call} OVER ({' '.join(parts)})"
+    over, moment = f" OVER ({' '.join(parts)})", moment_of(function)
+    if moment is not None:
+        if function.grid is None:
+            raise InternalError("a variance needs a grid")
+        argument = function.arguments[0]
+        steps = _steps(lower(argument, name), argument, function.grid)
+        return _variance(moment, steps, function.grid, over)
+    text = f"{call}{over}"
     return text if function.grid is None else _scaled(text, function.grid)

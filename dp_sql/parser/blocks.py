@@ -127,8 +127,14 @@ class Blocks:
     def _select(self, node: exp.Select, env: Environment, *, top: bool, rows: bool) -> Bound:
         for key, value in node.args.items():
             if key not in _SELECT_PARTS and value not in (None, False, []):
+                sample = isinstance(value, exp.TableSample)
                 raise self._statement.unsupported(
-                    f"the clause {key.strip('_').upper()} isn't answered.", node
+                    f"the clause {key.strip('_').upper()} isn't answered.",
+                    value if sample and value.find(exp.Literal) else node,
+                    hint="all rows, as noise hides each person; or some of them by a condition of "
+                    "WHERE, such as id % 10 = 0"
+                    if sample
+                    else None,
                 )
         env, kept = self._ctes(node, env)
         clause = FromClause(self._statement, self, env)

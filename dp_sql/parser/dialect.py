@@ -301,10 +301,13 @@ class AnalystParser(DuckDBParser):
 
     def _parse_function_call(self, *args: Any, **options: Any) -> exp.Expr | None:
         self._arguments.append([])
+        token = self._curr
         try:
             result = super()._parse_function_call(*args, **options)
         finally:
             bounds = self._arguments.pop()
+        if result is not None and token is not None and self._prev is token:
+            result.update_positions(token)  # CURRENT_DATE and its kin, without parentheses
         if bounds and result is not None:
             inner = result
             while isinstance(inner, exp.Window | exp.Filter | exp.WithinGroup | exp.IgnoreNulls):

@@ -30,6 +30,7 @@ _INSTEAD: Mapping[type[exp.Expr], str] = {
     exp.AtTimeZone: "timestamps have no zone here: add an INTERVAL",
     exp.CurrentDate: "write the date: DATE '2024-01-31'",
     exp.CurrentTimestamp: "write the time: TIMESTAMP '2024-01-31 12:00:00'",
+    exp.Localtimestamp: "write the time: TIMESTAMP '2024-01-31 12:00:00'",
     exp.Bracket: "substring(x, 1, 1) of a text, list_extract([1, 2, 3], x) of a list",
     exp.RegexpILike: "regexp_matches(x, 'pattern', 'i')",
     exp.Lambda: "put x -> 'key' in parentheses",

@@ -13,7 +13,7 @@ from dp_sql.errors import QueryError
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.joins import Step, Way, split
 from dp_sql.parser.joins import join as joined_rows
-from dp_sql.parser.links import scan_of
+from dp_sql.parser.links import conjunction, scan_of
 from dp_sql.parser.names import deny_open, is_plain_table
 from dp_sql.parser.release_block import RELEASED
 from dp_sql.parser.renumber import renumbered
@@ -27,9 +27,11 @@ from dp_sql.parser.scope import (
     Source,
     Statement,
 )
+from dp_sql.parser.select_list import listed
 from dp_sql.parser.text import nearest
 from dp_sql.plan import functions
-from dp_sql.plan.expression import Column, Expression, Ref
+from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
+from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import TableSpec, ascii_lower
 
 if TYPE_CHECKING:
@@ -203,6 +205,9 @@ class FromClause:
 
     def _add(self, item: Item, joined: _Joined) -> None:
         """Join one item to those before it."""
+        if item.join is not None and (select := _bare_lateral(item.node)) is not None:
+            self._compute(item, item.join, select, joined)
+            return
         inner = self._joined(item.group) if item.group else None
         if inner is None:
             rows = self._rows(item, self._scope(joined))
@@ -236,6 +241,52 @@ class FromClause:
             joined.steps.append(Step(rows, way, tuple(condition), item.node, name, kept))
         if way in (Way.SEMI, Way.ANTI):
             del joined.sources[-len(own) :]
+
+    def _compute(self, item: Item, join: exp.Join, select: exp.Select, joined: _Joined) -> None:
+        """Take the columns that a LATERAL without FROM makes of the row before it.
+
+        Raises UnsupportedSQLError for one that does more than that.
+        """
+        before = self._scope(joined)
+        parts = {k for k, v in select.args.items() if v not in (None, False, [])}
+        way = self._way(item, join)
+        if not parts <= {"expressions", "where"} or way not in (Way.INNER, Way.LEFT):
+            raise self._statement.unsupported(
+                "a LATERAL subquery without FROM gives expressions of the row before it alone.",
+                item.node,
+                hint="the expressions in the select list of a subquery of FROM",
+            )
+        binder = Expressions(before)
+        made = [pair for part in select.expressions for pair in listed(part, before, binder)]
+        columns = [self._statement.column(name, value.type) for name, value in made]
+        named = tuple(Named(n, c) for (n, _), c in zip(made, columns, strict=True))
+        names = [i.name for i in _alias_columns(item.node)]
+        rows = joined.steps[0].rows
+        made_rows = PrivateRows(rows.relation, named, rows.protected)
+        own = Source(item.alias, self._blocks.rename(made_rows, names, item.node).columns)
+        where = select.args.get("where")
+        tests = [] if where is None else [binder.bind_condition(where.this)]
+        values = [value for _, value in made]
+        if way is Way.LEFT:
+            on = join.args.get("on")
+            scope = replace(before, sources=(*before.sources, own))
+            tests += [] if on is None else [Expressions(scope).bind_condition(on)]
+            tests = [t for t in tests if t != Literal(value=True, type=sqltype.BOOLEAN)]
+            if any(c in columns for t in tests for c in columns_of(t)):
+                raise self._statement.unsupported(
+                    "ON can't read what this LATERAL makes.", item.node, hint="WHERE"
+                )
+            if tests:
+                both, null = conjunction(tests), Literal(None, sqltype.NULL)
+                values = [functions.case(((both, v),), null) for v in values]
+            tests = []
+        joined.sources.append(own)
+        if way is Way.INNER and join.args.get("on") is not None:
+            tests.append(Expressions(self._scope(joined)).bind_condition(join.args["on"]))
+        pairs = tuple(zip(columns, values, strict=True))
+        joined.steps.append(
+            Step(rows, Way.COMPUTED, tuple(split(tests)), item.node, item.alias, (), pairs)
+        )
 
     def _grouped(self, item: Item, inner: _Joined) -> PrivateRows:
         """Return the rows of a join in parentheses."""
@@ -356,6 +407,17 @@ class FromClause:
         except functions.TypeProblem as problem:
             error: QueryError = self._statement.wrong(f"{problem}", node)
             raise error from None
+
+
+def _bare_lateral(node: exp.Expr) -> exp.Select | None:
+    """Return the SELECT of a LATERAL that has no FROM and reads columns, so those before it."""
+    inner = node.this if isinstance(node, exp.Lateral) else None
+    while isinstance(inner, exp.Subquery):
+        inner = inner.this
+    if not isinstance(inner, exp.Select) or inner.args.get("from_") is not None:
+        return None
+    own = any(c.parent_select is inner for c in inner.find_all(exp.Column))
+    return inner if own else None
 
 
 def _is_join(node: exp.Subquery) -> bool:

@@ -12,6 +12,7 @@ from dp_sql.parser import examples
 from dp_sql.parser.links import conjunction, resolved, shared_owner
 from dp_sql.parser.scope import PrivateRows, Statement
 from dp_sql.plan import functions
+from dp_sql.plan.conversion import common_type
 from dp_sql.plan.expression import Call, Column, Expression, Literal, Ref, columns_of
 from dp_sql.plan.relation import output
 from dp_sql.plan.rows import (
@@ -25,6 +26,7 @@ from dp_sql.plan.rows import (
     WindowFunction,
     WindowRows,
 )
+from dp_sql.plan.signature import TypeProblem
 from dp_sql.privacy.unit import Level
 from dp_sql.schema import sqltype
 from dp_sql.sensitivity.ownership import (
@@ -52,6 +54,7 @@ class Way(StrEnum):
     ANTI = "ANTI"
     ASOF = "ASOF"
     ASOF_LEFT = "ASOF LEFT"
+    COMPUTED = "LATERAL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class Step:
     """One item of FROM: its rows, how they are joined, and the conjuncts of its condition.
 
     merged: for a full join with USING, the columns that become one: (new, left's, right's).
+    computed: the columns that a LATERAL without FROM makes of the row before it.
     """
 
     rows: PrivateRows
@@ -67,6 +71,7 @@ class Step:
     node: exp.Expr
     alias: str
     merged: tuple[tuple[Column, Column, Column], ...] = ()
+    computed: tuple[tuple[Column, Expression], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +226,8 @@ class _Joiner:
 
     def _outer(self, rows: Rows, step: Step) -> Rows:
         way, item = step.way, step.rows.relation
+        if way is Way.COMPUTED:
+            return self._computed(rows, step)
         if way in (Way.SEMI, Way.ANTI):
             return self._semi(rows, step)
         if way is Way.RIGHT:
@@ -235,6 +242,24 @@ class _Joiner:
         if not is_protected(rows) and is_protected(item):
             raise self._nobody(step)
         return self._left(rows, self._nearest(item, step), step, kind)
+
+    def _computed(self, rows: Rows, step: Step) -> Rows:
+        """Return the rows with the columns that are made of each."""
+        if self._padded:
+            raise self._nobody(step)
+        kept = output(rows)
+        columns, expressions = zip(*step.computed, strict=True)
+        made = Project(rows, (*kept, *columns), (*(Ref(c) for c in kept), *expressions))
+        visible = {c.number for c in made.columns}
+        if any(c.number not in visible for e in expressions for c in columns_of(e)) or any(
+            c.number not in visible for e in step.condition for c in columns_of(e)
+        ):
+            raise self._statement.unsupported(
+                "LATERAL can't read the block around a subquery.",
+                step.node,
+                hint="compare its columns in the WHERE of the subquery",
+            )
+        return Filter(made, conjunction(list(step.condition))) if step.condition else made
 
     def _padding(self, kept: Rows, other: Rows, step: Step) -> Rows | None:
         """Return the inner join that stands for an outer one whose preserved side is public.
@@ -283,7 +308,11 @@ class _Joiner:
         extra = self._extra(rows, item, list(step.condition))
         first, second = owner_of(rows), owner_of(item)
         assert first is not None and second is not None  # noqa: S101, PT018  both are local
-        owner = self._statement.column(first.name, first.type, nullable=False)
+        try:
+            type_ = common_type(first.type, second.type)
+        except TypeProblem as problem:
+            raise self._statement.wrong(f"{first.name}: {problem}.", step.node) from None
+        owner = self._statement.column(first.name, type_, nullable=False)
         full = Join(
             rows,
             item,

@@ -9,6 +9,7 @@ from dp_sql.parser.scope import Statement
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Ref
 from dp_sql.plan.rows import GroupRows, Join, JoinKind, Link, Project, Rows, Scan
+from dp_sql.plan.signature import TypeProblem
 from dp_sql.schema.catalog import Catalog, OwnerThrough, TableSpec, ascii_lower
 from dp_sql.sensitivity.conditions import always_true
 from dp_sql.sensitivity.ownership import (
@@ -143,8 +144,12 @@ def shared_owner(
     first, second = owner_of(left), owner_of(right)
     if first is None or second is None:
         return None
+    try:
+        same_owners = functions.call("=", (Ref(first), Ref(second)))
+    except TypeProblem:  # one is the text of the key, the other the key
+        return None
     if _follows(left, right, condition):
-        return functions.call("=", (Ref(first), Ref(second)))
+        return same_owners
     equal = {(a.number, b.number) for a, b in equal_columns(condition)}
     for a in _keys(left, catalog):
         for b in _keys(right, catalog):
@@ -156,7 +161,7 @@ def shared_owner(
                     (x, y) in equal for (_, x), (_, y) in zip(a.columns, b.columns, strict=True)
                 )
             ):
-                return functions.call("=", (Ref(first), Ref(second)))
+                return same_owners
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -20,7 +20,16 @@ from dp_sql.parser.text import position_of
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Cast, Column, Expression, Literal, Ref
 from dp_sql.plan.row_aggregates import ORDERED, typed
-from dp_sql.plan.rows import GroupRows, Order, RowAggregate, RowAggregateKind, Rows
+from dp_sql.plan.rows import (
+    GroupRows,
+    Order,
+    Project,
+    RowAggregate,
+    RowAggregateKind,
+    Rows,
+    SetKind,
+    SetRows,
+)
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
 
@@ -46,14 +55,15 @@ _QUANTILES = (_Kind.QUANTILE_CONT, _Kind.QUANTILE_DISC)
 ALLOWED = (
     "COUNT, SUM, AVG, MIN, MAX, VAR_*, STDDEV_*, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, ARG_MIN, "
     "ARG_MAX, MODE, FIRST and LAST with ORDER BY, COVAR_*, CORR, REGR_*, BOOL_AND, BOOL_OR, the "
-    "length of a LIST, or LIST(x ORDER BY y)[2]"
+    "length of a LIST, LIST(x ORDER BY y)[2], or MAX(x, 3)[2]"
 )
 
 
 class PersonGroups:
     """The groups of a block that keeps the owner: its keys and aggregates become columns.
 
-    padded: they will be joined to rows that may have no group, for which a count is 0.
+    padded: they will be joined to rows that may have no group, for which a count is 0. sets: where
+    there are several sets of keys, the places of each set's in `keys`; the owner is in all of them.
     """
 
     def __init__(
@@ -66,6 +76,7 @@ class PersonGroups:
         hooks: tuple[Hook, ...] = (),
         *,
         padded: bool = False,
+        sets: Sequence[tuple[int, ...]] = (),
     ) -> None:
         self._statement = statement
         self._scope = scope
@@ -74,10 +85,12 @@ class PersonGroups:
         self._padded = padded
         self._inner = Expressions(scope, {}, hooks)
         self._keys: list[tuple[Column, Expression]] = []
-        for key in keys:
-            if all(key != known for _, known in self._keys):
-                column = key.column if isinstance(key, Ref) else statement.column("key", key.type)
-                self._keys.append((column, key))
+        self._sets = [frozenset(keys[place] for place in one) for one in sets]
+        for key in dict.fromkeys(keys):
+            named = key.column if isinstance(key, Ref) else None
+            if named is not None and not all(key in one for one in self._sets):
+                named = statement.column(named.name, named.type)  # NULL in the other sets' groups
+            self._keys.append((named or statement.column("key", key.type), key))
         self._aggregates: list[RowAggregate] = []
 
     def meaning(self, node: exp.Expr) -> Expression | None:
@@ -128,6 +141,8 @@ class PersonGroups:
         None for other nodes. A list holds its NULLs, one if it is DISTINCT; of no rows it is NULL.
         """
         inner = node.this.unnest() if isinstance(node, (exp.Bracket, *_LENGTHS)) else None
+        if isinstance(node, exp.Bracket) and isinstance(inner, exp.ArraySort | exp.Max | exp.Min):
+            return self._ranked(node, inner)
         call = aggregates.read(inner) if isinstance(inner, exp.ArrayAgg) else None
         if call is None or call.extra or call.argument is None:
             return None
@@ -148,6 +163,39 @@ class PersonGroups:
         one, none = (Literal(i, sqltype.BIGINT) for i in (1, 0))
         values = Ref(self._kept(call, _Kind.COUNT_DISTINCT, bound))
         return functions.call("+", (values, functions.case(((known, one),), none)))
+
+    def _ranked(self, node: exp.Bracket, inner: exp.Expr) -> Expression | None:
+        """Return an element of a sorted list of one person's values, or of their n largest.
+
+        The n largest are those that aren't NULL: past them an element is NULL, as it is here.
+        """
+        place = _place(node)
+        most = inner.args.get("count")
+        sort = isinstance(inner, exp.ArraySort)
+        call = aggregates.read(inner.this.unnest() if sort else inner)
+        if place is None or call is None or call.argument is None or call.distinct:
+            return None
+        if sort:
+            if call.extra or not isinstance(call.node, exp.ArrayAgg) or call.condition is not None:
+                return None
+            asc, first = (inner.args.get(k) for k in ("asc", "nulls_first"))
+            down = isinstance(asc, exp.Boolean) and not asc.this
+            nulls = isinstance(first, exp.Boolean) and bool(first.this)
+            ordered = isinstance(call.argument, exp.Order)
+            argument = call.argument.this if ordered else call.argument
+        else:
+            if most is None:
+                return None
+            if not isinstance(most, exp.Literal) or not 0 <= place < int(most.name):
+                raise self._statement.unsupported(
+                    f"an element of the n values of {call.name} is one from 1 to n, both constants.",
+                    call.node,
+                    hint=f"{call.name}(x, 3)[2]",
+                )
+            down, nulls, argument = isinstance(inner, exp.Max), False, call.argument
+        bound = self._inner.bind(argument)
+        order = (Order(bound, down, nulls),)
+        return Ref(self._kept(call, _Kind.ELEMENT, bound, order=order, element=place + 1))
 
     def _bare(self, node: exp.Column) -> None:
         found = self._scope.find(node)
@@ -177,17 +225,40 @@ class PersonGroups:
         self._aggregates.append(RowAggregate(kind, argument, column))
         return column
 
-    def relation(self, rows: Rows | None = None) -> GroupRows:
+    def relation(self, rows: Rows | None = None) -> Rows:
         """Return the groups, once everything above them is bound.
 
         rows: what is grouped where the arguments' subqueries have added columns to it.
         """
-        return GroupRows(
-            self._rows if rows is None else rows,
-            tuple(column for column, _ in self._keys),
-            tuple(key for _, key in self._keys),
-            tuple(self._aggregates),
-        )
+        source = self._rows if rows is None else rows
+        if not self._sets:
+            keys, expressions = zip(*self._keys, strict=True) if self._keys else ((), ())
+            return GroupRows(source, keys, expressions, tuple(self._aggregates))
+        columns = (*self.keys(), *(a.column for a in self._aggregates))
+        first, *others = (self._groups_of(source, one) for one in self._sets)
+        for other in others:
+            last = other is others[-1]
+            made = columns if last else tuple(self._fresh(c) for c in columns)
+            first = SetRows(SetKind.UNION_ALL, first, other, made)
+        return first
+
+    def _fresh(self, column: Column) -> Column:
+        return self._statement.column(column.name, column.type, nullable=column.nullable)
+
+    def _groups_of(self, source: Rows, one: frozenset[Expression]) -> Rows:
+        """Return the groups of one set of keys: the other keys are NULL."""
+        own = {key: self._fresh(column) for column, key in self._keys if key in one}
+        made = [replace(a, column=self._fresh(a.column)) for a in self._aggregates]
+        groups = GroupRows(source, tuple(own.values()), tuple(own), tuple(made))
+        values: list[Expression] = [
+            Ref(own[key])
+            if key in own
+            else functions.cast(Literal(None, sqltype.NULL), column.type)
+            for column, key in self._keys
+        ]
+        values += [Ref(a.column) for a in made]
+        columns = (*self.keys(), *(a.column for a in self._aggregates))
+        return Project(groups, tuple(self._fresh(c) for c in columns), tuple(values))
 
     def _aggregate(self, call: aggregates.Call) -> Column:
         if call.bounds:

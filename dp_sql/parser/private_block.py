@@ -28,12 +28,13 @@ from dp_sql.parser.scope import (
 from dp_sql.parser.select_list import listed
 from dp_sql.parser.subqueries import Subqueries
 from dp_sql.parser.windows import Windows
-from dp_sql.plan.expression import Column, Expression, Ref, columns_of
+from dp_sql.plan.expression import Call, Column, Expression, Ref, columns_of
+from dp_sql.plan.functions import call
 from dp_sql.plan.nulls import not_true_on
 from dp_sql.plan.relation import output
 from dp_sql.plan.rows import Filter, GroupRows, Order, Project, Rows
 from dp_sql.schema.catalog import ascii_lower
-from dp_sql.sensitivity.ownership import is_protected, owner_of, owners_of
+from dp_sql.sensitivity.ownership import holds_owner, is_protected, owner_of, owners_of
 
 if TYPE_CHECKING:
     from dp_sql.parser.blocks import Blocks
@@ -103,7 +104,8 @@ class PrivateBlock:
         correlated += [e for e in late if e not in near]
         if near:
             relation = Filter(relation, conjunction(near))
-        return relation, joined.padded, tuple(correlated)
+        owners = owners_of(relation)
+        return relation, joined.padded, tuple(_as_equality(e, owners) for e in correlated)
 
     def bound(self, *, top: bool) -> PrivateRows | OpenBlock:
         """Return what the block is. top: it is the statement's own."""
@@ -117,10 +119,8 @@ class PrivateBlock:
         )
         grouped = node.args.get("group") is not None or aggregated
         if grouped and is_protected(self.relation):
-            keys = self._personal_keys(top=top)
-            if keys is None:
-                return self._release(top=top)
-            return self._person(keys)
+            found = self._personal_keys(top=top)
+            return self._release(top=top) if found is None else self._person(*found)
         if grouped:
             nodes = key_nodes(self._statement, node)
             if not nodes:
@@ -156,37 +156,56 @@ class PrivateBlock:
             self._node,
         )
 
-    def _personal_keys(self, *, top: bool) -> list[Expression] | None:
+    def _personal_keys(
+        self, *, top: bool
+    ) -> tuple[list[Expression], Sequence[tuple[int, ...]]] | None:
         """Return the keys of a block that groups each person's rows apart; None for a release.
 
+        With several sets of keys, these as well: the owner is in each of them.
         A key whose every value leads to one owner is grouped by the owner besides.
         """
         nodes, sets = grouping(self._statement, self._node)
         owners = owners_of(self.relation)
-        if top or not owners or len(sets) > 1 or not nodes:
+        if top or not owners or not nodes:
             return None
         keys = []
         for item in nodes:
             if has_aggregate(item):
                 return None
             keys.append(self._binder().bind(item))
+        if len(sets) > 1:
+            owned = [any(holds_owner(keys[place], owners) for place in one) for one in sets]
+            if any(owned) and not all(owned):
+                raise self._statement.not_private(
+                    "some of these sets of keys have the owner's column, and some mix persons.",
+                    self._node.args["group"],
+                    hint="the owner's column in each of them, as in GROUP BY owner, ROLLUP (x)",
+                    example=examples.per_person(self.relation, self._statement.catalog),
+                )
+            return (keys, sets) if all(owned) and not self._keys else None
         keys += self._keys
+        if any(holds_owner(k, owners) for k in keys):
+            return keys, ()
         columns = [k.column for k in keys if isinstance(k, Ref)]
-        if any(c.number in owners for c in columns):
-            return keys
         catalog = self._statement.catalog
         if any(belongs_to_one(self.relation, c, catalog) for c in columns):
             owner = owner_of(self.relation)
-            return None if owner is None else [*keys, Ref(owner)]
+            return None if owner is None else ([*keys, Ref(owner)], ())
         return None
 
-    def _person(self, keys: list[Expression]) -> PrivateRows:
+    def _person(self, keys: list[Expression], sets: Sequence[tuple[int, ...]] = ()) -> PrivateRows:
         if self._padded:
             raise self._nobody()
         require_own(self._scope, self._node, keys)
         inner = self._subqueries
         groups = PersonGroups(
-            self._statement, self._scope, self.relation, keys, self._aliases, (inner.meaning,)
+            self._statement,
+            self._scope,
+            self.relation,
+            keys,
+            self._aliases,
+            (inner.meaning,),
+            sets=sets,
         )
         above = Subqueries(self._statement, self._blocks, self._env, self._scope, ())
         hooks: tuple[Hook, ...] = (groups.meaning, above.meaning)
@@ -276,9 +295,7 @@ class PrivateBlock:
     def _first(self, rows: Rows, by: list[Expression], order: list[Order]) -> Rows:
         """Return the first row of each value of DISTINCT ON, by a total order."""
         owners = owners_of(rows)
-        if is_protected(rows) and not any(
-            isinstance(e, Ref) and e.column.number in owners for e in by
-        ):
+        if is_protected(rows) and not any(holds_owner(e, owners) for e in by):
             raise self._distinct()
         require_own(self._scope, self._node, [*by, *(item.expression for item in order)])
         return first_rows(self._statement, rows, list(dict.fromkeys(by)), order)
@@ -360,7 +377,8 @@ class PrivateBlock:
             if column.number not in columns and (not distinct or Ref(column) in self._keys):
                 columns[column.number] = column
                 expressions[column.number] = Ref(column)
-        if distinct and is_protected(relation) and not any(n in owners for n in columns):
+        owned = any(holds_owner(e, owners) for e in expressions.values())
+        if distinct and is_protected(relation) and not owned:
             raise self._distinct()
         if {c.number for c in output(self.relation)} & reads.keys() - columns.keys():
             what = "DISTINCT" if distinct else "GROUP BY"
@@ -383,6 +401,14 @@ class PrivateBlock:
             self.correlated,
             personal,
         )
+
+
+def _as_equality(condition: Expression, owners: frozenset[int]) -> Expression:
+    """Return IS NOT DISTINCT FROM an owner as =, which is true where it is: an owner is never NULL."""
+    if not isinstance(condition, Call) or condition.function != "is_not_distinct_from":
+        return condition
+    owned = any(holds_owner(arg, owners) for arg in condition.args)
+    return call("=", condition.args) if owned else condition
 
 
 def _parts(condition: exp.Expr) -> list[exp.Expr]:

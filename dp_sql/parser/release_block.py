@@ -24,7 +24,7 @@ from dp_sql.plan.release import GROUPING_SET, Key, Release
 from dp_sql.plan.rows import Rows, Scan
 from dp_sql.schema.catalog import ascii_lower
 from dp_sql.schema.sqltype import Kind
-from dp_sql.sensitivity.ownership import owners_of
+from dp_sql.sensitivity.ownership import holds_owner, owners_of
 
 if TYPE_CHECKING:
     from dp_sql.parser.blocks import Blocks
@@ -160,7 +160,7 @@ class ReleaseBlock:
                 node,
                 hint="group by the public table's columns, or use an inner join",
             )
-        if isinstance(bound, Ref) and bound.column.number in self._owners:
+        if holds_owner(bound, self._owners):
             raise self._statement.not_private(
                 "a group for each person would show everybody's data.",
                 node,

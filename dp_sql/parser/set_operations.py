@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
 from sqlglot import exp
 
 from dp_sql.parser.links import resolved
 from dp_sql.parser.scope import Named, PrivateRows, Statement
 from dp_sql.plan import functions
 from dp_sql.plan.conversion import common_type
-from dp_sql.plan.expression import Column, Expression, Ref
+from dp_sql.plan.expression import Column, Expression, Literal, Ref
 from dp_sql.plan.relation import output
 from dp_sql.plan.rows import Project, Rows, SetKind, SetRows
 from dp_sql.plan.signature import TypeProblem
 from dp_sql.privacy.unit import Level
+from dp_sql.schema import sqltype
+from dp_sql.schema.catalog import ascii_lower
 from dp_sql.schema.sqltype import SqlType
 from dp_sql.sensitivity.ownership import is_protected, owner_of, owner_places, owners_of
 
@@ -24,7 +29,7 @@ _KINDS: dict[tuple[type[exp.Expr], bool], SetKind] = {
     (exp.Intersect, True): SetKind.INTERSECT,
     (exp.Intersect, False): SetKind.INTERSECT_ALL,
 }
-_PARTS = ("this", "expression", "distinct", "with_")
+_PARTS = ("this", "expression", "distinct", "with_", "by_name")
 
 
 def set_rows(
@@ -43,6 +48,8 @@ def set_rows(
                 hint="aggregate first",
             )
     kind = _KINDS[type(node), bool(node.args.get("distinct"))]
+    if node.args.get("by_name"):
+        left, right = _by_name(statement, node, left, right)
     if len(left.columns) != len(right.columns):
         raise statement.wrong(
             f"one side has {len(left.columns)} columns, the other {len(right.columns)}.", node
@@ -62,20 +69,62 @@ def set_rows(
     return PrivateRows(rows, named)
 
 
+def _by_name(
+    statement: Statement, node: exp.Expr, left: PrivateRows, right: PrivateRows
+) -> tuple[PrivateRows, PrivateRows]:
+    """Return both sides with the columns of either: the left's in order, then the right's others.
+
+    A column that a side doesn't have is NULL there, as in DuckDB; so it is no owner's.
+    """
+    names = {ascii_lower(n.name): n.name for n in (*reversed(right.columns), *left.columns)}
+    for side in (left, right):
+        found = [ascii_lower(n.name) for n in side.columns]
+        twice = next((n for n in found if found.count(n) > 1), None)
+        if twice is not None:
+            raise statement.wrong(
+                f"BY NAME with two columns called {twice!r} on one side.",
+                node,
+                hint=f"{twice} AS another",
+            )
+    mine = [ascii_lower(n.name) for n in left.columns]
+    order = [*mine, *(k for n in right.columns if (k := ascii_lower(n.name)) not in mine)]
+    return _with_all(statement, left, order, names), _with_all(statement, right, order, names)
+
+
+def _with_all(
+    statement: Statement, side: PrivateRows, order: Sequence[str], names: Mapping[str, str]
+) -> PrivateRows:
+    known = {ascii_lower(n.name): n for n in side.columns}
+    added = {k: statement.column(names[k], sqltype.NULL) for k in order if k not in known}
+    columns = tuple(known.get(k) or Named(names[k], added[k]) for k in order)
+    if not added:
+        return replace(side, columns=columns)
+    source = resolved(statement, side.relation)
+    kept = output(source)
+    null = Literal(None, sqltype.NULL)
+    made = Project(
+        source,
+        (*kept, *added.values()),
+        (*(Ref(c) for c in kept), *(null for _ in added)),
+    )
+    return replace(side, relation=made, columns=columns)
+
+
 def _aligned(
     statement: Statement, node: exp.Expr, left: PrivateRows, right: PrivateRows, kind: SetKind
 ) -> tuple[Project, Project]:
     """Return both sides with equal types; under UNION ALL the owners as a last, hidden column."""
     sources = [resolved(statement, side.relation) for side in (left, right)]
-    types: list[SqlType] = []
-    for a, b in zip(left.columns, right.columns, strict=True):
-        try:
-            types.append(common_type(a.column.type, b.column.type))
-        except TypeProblem as problem:
-            raise statement.wrong(f"{a.name}: {problem}.", node) from None
-    hidden = [owner_of(source) for source in sources]
+    types = [
+        _common(statement, node, a.name, [a.column.type, b.column.type])
+        for a, b in zip(left.columns, right.columns, strict=True)
+    ]
+    hidden = [owner for source in sources if (owner := owner_of(source)) is not None]
+    owned: SqlType | None = None
+    if kind is SetKind.UNION_ALL and len(hidden) == len(sources):
+        owned = _common(statement, node, hidden[0].name, [owner.type for owner in hidden])
     made = []
-    for source, side, owner in zip(sources, (left, right), hidden, strict=True):
+    for place, (source, side) in enumerate(zip(sources, (left, right), strict=True)):
         columns: list[Column] = []
         expressions: list[Expression] = []
         for named, type_ in zip(side.columns, types, strict=True):
@@ -84,11 +133,20 @@ def _aligned(
                 ref = functions.cast(ref, type_)
             columns.append(statement.column(named.name, type_))
             expressions.append(ref)
-        if kind is SetKind.UNION_ALL and None not in hidden and owner is not None:
-            columns.append(statement.column(owner.name, owner.type, nullable=False))
-            expressions.append(Ref(owner))
+        if owned is not None:
+            own = Ref(hidden[place])
+            columns.append(statement.column(own.column.name, owned, nullable=False))
+            expressions.append(own if own.type == owned else functions.cast(own, owned))
         made.append(Project(source, tuple(columns), tuple(expressions)))
     return made[0], made[1]
+
+
+def _common(statement: Statement, node: exp.Expr, name: str, types: Sequence[SqlType]) -> SqlType:
+    """Return the type that both sides' values of a column become."""
+    try:
+        return common_type(types[0], types[1])
+    except TypeProblem as problem:
+        raise statement.wrong(f"{name}: {problem}.", node) from None
 
 
 def _check(statement: Statement, node: exp.Expr, rows: SetRows) -> None:

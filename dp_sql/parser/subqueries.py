@@ -18,7 +18,7 @@ from dp_sql.plan.expression import Expression, Literal, Ref
 from dp_sql.plan.rows import Mark, Rows
 from dp_sql.plan.signature import TypeProblem
 from dp_sql.schema import sqltype
-from dp_sql.sensitivity.ownership import is_protected, owners_of, same_owner
+from dp_sql.sensitivity.ownership import holds_owner, is_protected, owners_of, same_owner
 
 if TYPE_CHECKING:
     from dp_sql.parser.blocks import Blocks
@@ -224,9 +224,4 @@ def _all(parts: Sequence[Expression]) -> Expression:
 def _are_owners(rows: Rows, right: Rows, pair: Pair) -> bool:
     """Return whether both values are owners, which are never NULL."""
     first, second = pair
-    return (
-        isinstance(first, Ref)
-        and isinstance(second, Ref)
-        and first.column.number in owners_of(rows)
-        and second.column.number in owners_of(right)
-    )
+    return holds_owner(first, owners_of(rows)) and holds_owner(second, owners_of(right))

@@ -21,7 +21,7 @@ from dp_sql.plan.rows import Order, RowAggregateKind, Rows, WindowFunction, Wind
 from dp_sql.plan.signature import TypeProblem
 from dp_sql.schema.catalog import ascii_lower
 from dp_sql.schema.sqltype import BIGINT, DOUBLE, SqlType
-from dp_sql.sensitivity.ownership import owner_of, owners_of
+from dp_sql.sensitivity.ownership import holds_owner, owner_of, owners_of
 
 _PLAIN: Mapping[type[exp.Expr], tuple[str, SqlType]] = {
     exp.RowNumber: ("row_number", BIGINT),
@@ -43,6 +43,11 @@ _AGGREGATES: Mapping[type[exp.Expr], tuple[str, RowAggregateKind]] = {
     exp.Avg: ("avg", RowAggregateKind.AVG),
     exp.Min: ("min", RowAggregateKind.MIN),
     exp.Max: ("max", RowAggregateKind.MAX),
+    exp.Variance: ("var_samp", RowAggregateKind.VAR_SAMP),
+    exp.VariancePop: ("var_pop", RowAggregateKind.VAR_POP),
+    exp.Stddev: ("stddev_samp", RowAggregateKind.STDDEV_SAMP),
+    exp.StddevSamp: ("stddev_samp", RowAggregateKind.STDDEV_SAMP),
+    exp.StddevPop: ("stddev_pop", RowAggregateKind.STDDEV_POP),
     exp.LogicalAnd: ("bool_and", RowAggregateKind.BOOL_AND),
     exp.LogicalOr: ("bool_or", RowAggregateKind.BOOL_OR),
 }
@@ -57,7 +62,7 @@ _ONE_BY_ONE = (
 )  # fmt: skip  functions that tell peers apart
 _ALLOWED = (
     "ROW_NUMBER, RANK, DENSE_RANK, PERCENT_RANK, CUME_DIST, NTILE, LAG, LEAD, FIRST_VALUE, "
-    "LAST_VALUE, NTH_VALUE, COUNT, SUM, AVG, MIN, MAX"
+    "LAST_VALUE, NTH_VALUE, COUNT, SUM, AVG, MIN, MAX, VAR_*, STDDEV_*"
 )
 
 
@@ -94,7 +99,7 @@ class Windows:
         if not isinstance(node, exp.Window):
             return None
         partition, order, spec = self._parts(node)
-        if not any(isinstance(e, Ref) and e.column.number in self._owners for e in partition):
+        if not any(holds_owner(e, self._owners) for e in partition):
             owner = owner_of(self._rows)
             raise self._statement.not_private(
                 "a window over the rows of several persons would let one change another's row.",

@@ -17,6 +17,7 @@ from dp_sql.schema.sqltype import BIGINT, BOOLEAN, DOUBLE, HUGEINT, Kind, SqlTyp
 
 _Kind = RowAggregateKind
 _MOMENTS = (_Kind.VAR_POP, _Kind.VAR_SAMP, _Kind.STDDEV_POP, _Kind.STDDEV_SAMP)
+_MOMENT_WINDOWS = {kind.value.lower(): kind for kind in _MOMENTS}
 _ONE_OF = (
     _Kind.MIN,
     _Kind.MAX,
@@ -146,6 +147,11 @@ def _spread(kind: RowAggregateKind, inner: Domain) -> Domain:
     return Domain(Fraction(0), most)
 
 
+def moment_of(function: WindowFunction) -> RowAggregateKind | None:
+    """Return which variance, or root of one, a window function is; None for all others."""
+    return _MOMENT_WINDOWS.get(function.name)
+
+
 def window_domain(function: WindowFunction, columns: Mapping[int, Domain], limit: int) -> Domain:
     """Return the interval of a window function over up to `limit` rows of one owner."""
     one, zero = Fraction(1), Fraction(0)
@@ -162,6 +168,8 @@ def window_domain(function: WindowFunction, columns: Mapping[int, Domain], limit
         case "avg":
             inner = domain_of(function.arguments[0], columns)
             return Domain(inner.low, inner.high)
+        case name if name in _MOMENT_WINDOWS:
+            return _spread(_MOMENT_WINDOWS[name], domain_of(function.arguments[0], columns))
         case "lag" | "lead" if len(function.arguments) == 3:
             return intervals.hull(tuple(domain_of(function.arguments[i], columns) for i in (0, 2)))
         case _:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import assert_never
 
 from dp_sql.plan import functions
+from dp_sql.plan.conversion import is_null
 from dp_sql.plan.domain import BOOLEANS, UNKNOWN, Domain
 from dp_sql.plan.domains import domain_of, narrow
 from dp_sql.plan.expression import Call, Case, Cast, Column, Expression, Literal, Ref
@@ -181,8 +182,19 @@ def _combined(rows: SetRows, catalog: Catalog, limit: int) -> dict[int, Domain]:
     found = {}
     for column, a, b in zip(rows.columns, output(rows.left), output(rows.right), strict=True):
         first, second = left.get(a.number, UNKNOWN), right.get(b.number, UNKNOWN)
-        found[column.number] = hull([first, second]) if union else first
+        if not union or _is_nothing(rows.right, b):
+            found[column.number] = first
+        else:
+            found[column.number] = second if _is_nothing(rows.left, a) else hull([first, second])
     return found
+
+
+def _is_nothing(rows: Rows, column: Column) -> bool:
+    """Return whether a column is NULL in every row, as what BY NAME adds: it adds no value."""
+    value = expand(rows, Ref(column))
+    while isinstance(value, Cast):
+        value = value.operand
+    return is_null(value)
 
 
 def declared(spec: ColumnSpec) -> Domain:

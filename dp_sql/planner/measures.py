@@ -38,6 +38,7 @@ from dp_sql.planner.pairs import (
     pair_readout,
     pairs_of,
 )
+from dp_sql.planner.written import written_argument
 
 _VARIANCES = {
     AggregateKind.VAR_POP: (False, False),
@@ -278,14 +279,18 @@ def bounded(aggregate: Aggregate, argument: Expression, domain: Domain) -> Domai
     inner = argument
     while isinstance(inner, Case):  # a FILTER
         inner = inner.branches[0][1]
-    names = [c.name for c in columns_of(inner)] or ["the expression"]
+    read = columns_of(inner)
+    own = [c.name for c in read if c.name.replace("_", "a").isalnum()]  # no subquery's value
+    names = own or ["the expression"]
+    declare = f", or declare bounds of {names[0]} in the schema" if len(own) == len(read) else ""
     place = ", 0.5" if isinstance(aggregate.choice, Quantile) else ""
-    what = names[0] if isinstance(inner, Ref) else f"the expression over {', '.join(names)}"
-    clamped = f"CLAMP({expression_text(inner)}, 0, 100)"
+    what = f"the expression over {', '.join(own)}" if own else "this expression"
+    what = names[0] if isinstance(inner, Ref) else what
+    clamped = f"CLAMP({written_argument(text, position) or expression_text(inner)}, 0, 100)"
     call = clamped if aggregate.second is not None else f"{aggregate.kind.value}({clamped}{place})"
     raise NotPrivateError(
         f"{what} has no bounds, so one row could change the answer by any amount.",
-        hint=f"{call} with the range that you need, or declare bounds of {names[0]} in the schema",
+        hint=f"{call} with the range that you need{declare}",
         text=text,
         position=position,
     )

@@ -13,7 +13,7 @@ from dp_sql.plan.domain import Domain
 from dp_sql.plan.domains import domain_of
 from dp_sql.plan.expression import Expression, Literal
 from dp_sql.plan.printer import expression_text
-from dp_sql.plan.row_aggregates import needs_grid
+from dp_sql.plan.row_aggregates import moment_of, needs_grid
 from dp_sql.plan.rows import (
     Filter,
     Grid,
@@ -60,14 +60,9 @@ def with_grids(rows: Rows, catalog: Catalog, limit: int) -> Rows:
                 aggregates = tuple(_gridded(a, below) for a in aggregates)
             return replace(rows, source=again(source), aggregates=aggregates)
         case WindowRows(source=source, functions=listed):
-            if any(_is_float_sum(f) for f in listed):
+            if any(_is_float_sum(f) or moment_of(f) is not None for f in listed):
                 below = column_domains(source, catalog, limit)
-                listed = tuple(
-                    replace(f, grid=_sum_grid(f.arguments[0], below, f.place))
-                    if _is_float_sum(f)
-                    else f
-                    for f in listed
-                )
+                listed = tuple(_window_gridded(f, below) for f in listed)
             return replace(rows, source=again(source), functions=listed)
         case _:
             assert_never(rows)
@@ -75,6 +70,16 @@ def with_grids(rows: Rows, catalog: Catalog, limit: int) -> Rows:
 
 def _is_float_sum(function: WindowFunction) -> bool:
     return function.name in ("sum", "avg") and function.arguments[0].type.is_float
+
+
+def _window_gridded(function: WindowFunction, columns: Mapping[int, Domain]) -> WindowFunction:
+    if _is_float_sum(function):
+        grid = _sum_grid(function.arguments[0], columns, function.place)
+        return replace(function, grid=grid)
+    if moment_of(function) is None:
+        return function
+    centred, grid = _centred(function.arguments[0], columns, function.place)
+    return replace(function, arguments=(centred,), grid=grid)
 
 
 def _gridded(aggregate: RowAggregate, columns: Mapping[int, Domain]) -> RowAggregate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from dp_sql.errors import InternalError
-from dp_sql.plan.expression import Column, Expression, Ref, columns_of
+from dp_sql.plan.expression import Column, Expression, columns_of
 from dp_sql.plan.functions import call
 from dp_sql.plan.relation import output
 from dp_sql.plan.rows import (
@@ -24,6 +24,7 @@ from dp_sql.plan.rows import (
 )
 from dp_sql.privacy.unit import Level
 from dp_sql.sensitivity.ownership import (
+    holds_owner,
     is_protected,
     link_of,
     linked,
@@ -75,9 +76,7 @@ def require_local(rows: Rows, level: Level) -> None:
             for function in functions:
                 order = tuple(item.expression for item in function.order)
                 _reads((*function.arguments, *function.partition, *order), output(source))
-                alone = any(
-                    isinstance(e, Ref) and e.column.number in owners for e in function.partition
-                )
+                alone = any(holds_owner(e, owners) for e in function.partition)
                 _require(alone or not is_protected(source), "a window over several owners' rows")
         case SetRows():
             require_local(rows.left, level)
@@ -140,7 +139,7 @@ def _require_mark(mark: Mark, level: Level) -> None:
 def _owned(mark: Mark) -> bool:
     """Return whether both sides of IN are owners: neither is NULL then, so IN is no more than EXISTS."""
     return all(
-        isinstance(e, Ref) and e.column.number in owners_of(side)
+        e is not None and holds_owner(e, owners_of(side))
         for e, side in ((mark.operand, mark.left), (mark.value, mark.right))
     )
 

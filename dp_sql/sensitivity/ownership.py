@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import assert_never
 
 from dp_sql.plan.expression import Call, Cast, Column, Expression, Ref
@@ -32,7 +32,7 @@ from dp_sql.plan.rows import (
     StageScan,
     WindowRows,
 )
-from dp_sql.schema.sqltype import INTEGER_BITS
+from dp_sql.schema.sqltype import INTEGER_BITS, Kind
 
 
 def is_protected(relation: Relation) -> bool:
@@ -90,15 +90,56 @@ def _kept(
     )
 
 
-def _one_to_one(expression: Expression) -> Column | None:
-    """Return the column that an expression holds as it is, or as a wider integer; else None."""
+def _one_to_one(expression: Expression, *, total: bool = True) -> Column | None:
+    """Return the column that an expression holds under casts that are one to one; else None.
+
+    total: the casts give no NULL but of NULL; where equality is asked, NULL is equal to nothing.
+
+    Claim:   two such expressions over columns of one family of types (`_family`) that are equal hold
+             equal values, and each holds as many values as its column.
+    Why:     a wider integer, the digits of an integer, the text of a date or a UUID and midnight of
+             a date are different for different values, and the same for equal integers of every
+             width; the integer that digits of an integer stand for is that integer.
+    Assumes: DuckDB's texts of these types are canonical, as is a value of the declared type.
+    """
+    casts = []
     while isinstance(expression, Cast):
-        inner = INTEGER_BITS.get(expression.operand.type.kind)
-        outer = INTEGER_BITS.get(expression.type.kind)
-        if inner is None or outer is None or outer[0] > inner[0] or outer[1] < inner[1]:
-            return None
+        casts.append(expression.type.kind)
         expression = expression.operand
-    return expression.column if isinstance(expression, Ref) else None
+    if not isinstance(expression, Ref):
+        return None
+    source = now = expression.column.type.kind
+    for kind in reversed(casts):
+        held = source if now is Kind.VARCHAR else now
+        texts = kind is Kind.VARCHAR and (now in INTEGER_BITS or now in _TEXTS)
+        midnight = now is Kind.DATE and kind is Kind.TIMESTAMP and not total
+        same = kind is now and kind is not Kind.DECIMAL
+        if not (same or _holds(held, kind) or texts or midnight):
+            return None
+        now = kind
+    return expression.column
+
+
+_TEXTS = (Kind.DATE, Kind.UUID, Kind.VARCHAR)  # and integers: types whose text tells the value
+
+
+def _holds(inner: Kind, outer: Kind) -> bool:
+    """Return whether an integer type has every value of another."""
+    if inner not in INTEGER_BITS or outer not in INTEGER_BITS:
+        return False
+    (low, high), (least, most) = INTEGER_BITS[inner], INTEGER_BITS[outer]
+    return least <= low and high <= most
+
+
+def _family(column: Column) -> Kind:
+    """Return one kind for all types whose equal values have one text: integers are one family."""
+    return Kind.BIGINT if column.type.is_integer else column.type.kind
+
+
+def holds_owner(expression: Expression, owners: Collection[int]) -> bool:
+    """Return whether an expression is one of the owners' columns, as it is or cast one to one."""
+    column = _one_to_one(expression)
+    return column is not None and column.number in owners
 
 
 def owner_places(rows: SetRows) -> list[tuple[Column, int]]:
@@ -140,9 +181,16 @@ def conjuncts(condition: Expression) -> list[Expression]:
 
 def equal_columns(condition: Expression) -> Iterator[tuple[Column, Column]]:
     """Yield the pairs of columns that a condition's top-level conjuncts make equal, both ways round."""
+    for a, b in _equal(condition, "="):
+        if _family(a) is _family(b):
+            yield a, b
+
+
+def _equal(condition: Expression, sign: str) -> Iterator[tuple[Column, Column]]:
+    """Yield the pairs of columns that conjuncts compare so under casts that are one to one."""
     for part in conjuncts(condition):
-        if isinstance(part, Call) and part.function == "=":
-            first, second = (_one_to_one(arg) for arg in part.args)
+        if isinstance(part, Call) and part.function == sign:
+            first, second = (_one_to_one(arg, total=sign != "=") for arg in part.args)
             if first is not None and second is not None:
                 yield first, second
                 yield second, first
@@ -152,12 +200,19 @@ def same_owner(left: Relation, right: Relation, condition: Expression) -> bool:
     """Return whether a condition lets only rows of one owner meet.
 
     Claim:   a pair of rows for which the condition is true has one owner.
-    Why:     a top-level conjunct says that an owner column of one side equals one of the other.
-    Assumes: equality of owners, as they are or as wider integers, is equality of their bits.
+    Why:     a top-level conjunct says that an owner column of one side equals one of the other, or
+             isn't distinct from it: owners are never NULL, nor is what casts make of them there.
+             Under casts that are one to one, an owner is equal to one owner of the other side.
+    Assumes: equality of owners is equality of their bits; where one side has the key as a text
+             (a cast made it), that text is the owner.
     Source:  [Wilson2020]
     """
     first, second = owners_of(left), owners_of(right)
-    return any(a.number in first and b.number in second for a, b in equal_columns(condition))
+    return any(
+        a.number in first and b.number in second
+        for sign in ("=", "is_not_distinct_from")
+        for a, b in _equal(condition, sign)
+    )
 
 
 def link_of(relation: Relation) -> Link | None:

@@ -70,6 +70,7 @@ REFUSED = [
     ("SELECT COUNT(*) FROM regions LEFT JOIN visits USING (region)", NotPrivateError),
     ("SELECT COUNT(*) FROM visits POSITIONAL JOIN regions", UnsupportedSQLError),
     ("SELECT COUNT(*) FROM visits TABLESAMPLE 10%", UnsupportedSQLError),
+    ("SELECT COUNT(*) FROM visits USING SAMPLE 10%", UnsupportedSQLError),
     ("SELECT COUNT(*) FROM (SELECT * FROM visits LIMIT 3)", NotPrivateError),
     ("SELECT COUNT(*) FROM (SELECT DISTINCT region FROM visits)", NotPrivateError),
     ("SELECT COUNT(*) FROM (SELECT region FROM visits UNION SELECT region FROM visits)",
@@ -127,3 +128,19 @@ def test_a_typo_gets_the_nearest_name_and_a_caret_under_it() -> None:
 def test_a_compiled_parser_library_is_refused_by_name(file: str | None) -> None:
     with pytest.raises(EngineError, match="sqlglotc"):
         require_readable(file)
+
+
+@pytest.mark.parametrize("word", ["CURRENT_DATE", "current_timestamp", "localtimestamp"])
+def test_a_word_without_parentheses_has_a_caret_under_it(word: str) -> None:
+    with pytest.raises(UnsupportedSQLError) as caught:
+        parse(f"SELECT COUNT(*) FROM visits WHERE amount > 1 AND {word} > NULL", CATALOG)
+    message, text, carets, hint = str(caught.value).splitlines()
+    assert message == f"{word} isn't answered over protected rows."
+    assert text[carets.index("^") : carets.rindex("^") + 1] == word
+    assert hint.startswith("Instead: write the ")
+
+
+def test_a_sample_is_refused_with_a_way_out() -> None:
+    with pytest.raises(UnsupportedSQLError) as caught:
+        parse("SELECT COUNT(*) FROM visits USING SAMPLE 10%", CATALOG)
+    assert "id % 10 = 0" in (caught.value.hint or "")
