@@ -130,7 +130,7 @@ def test_noise_can_be_drawn_and_sums_fit(
         assert domain.high is not None
         assert domain.low is not None
         # rounding adds a twelfth of a squared step to a variance: below the noise up to 2^30 rows
-        if axis.degree == 2 and Fraction(1, 100) <= rows <= 100 and max_rows == 1:
+        if axis.degree == 2 and Fraction(1, 4) <= rows <= 100 and max_rows == 1:
             natural = domain.step and (domain.high - domain.low) / domain.step == axis.cells
             assert natural or Fraction(2**26, 12 * axis.cells**2) <= rows
 
