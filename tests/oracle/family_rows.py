@@ -365,6 +365,27 @@ class Maker:
             test = f"{self.over(rows)} {pick(self.r, ('> 1', 'IS NOT NULL', '= 0'))}"
         return self.nested(rows, tail=f" QUALIFY {test}")
 
+    def first_rows(self) -> Rows:
+        """Return a join of two sides with at most k rows a person each, of which none may match."""
+        tables = (("visits",), ("visits",), ("orders", "visits"))  # they have most rows a person
+        a, b = (
+            self._first(self.table(*pick(self.r, tables)), pick(self.r, ("1", "3", "3", "3", "2")))
+            for _ in range(2)
+        )
+        kind = pick(self.r, ("FULL", "FULL", "FULL", "FULL", "LEFT", "RIGHT", "INNER"))
+        left, right = a.names["uid"], b.names["uid"]
+        on = f"{left} = {right}" if self.r.random() < 0.85 else self._on(a, b)
+        owner = {"RIGHT": right, "FULL": f"COALESCE({left}, {right})"}.get(kind, left)
+        texts = (f"CAST({s.names.get('z', s.names['x'])} AS VARCHAR)" for s in (a, b))
+        both = " || '/' || ".join(texts)  # a key that tells the pairs of one person apart
+        names = {"uid": owner, "x": b.names["x"]} | dict.fromkeys(("s", "t", "area"), f"({both})")
+        return Rows(f"{a.text} {kind} JOIN {b.text} ON {on}", names)
+
+    def _first(self, rows: Rows, most: str) -> Rows:
+        order = ", ".join(rows.names.values()) if self.tame else rows.names["x"]
+        number = f"ROW_NUMBER() OVER (PARTITION BY {rows.names['uid']} ORDER BY {order})"
+        return self.nested(rows, tail=f" QUALIFY {number} <= {most}")
+
     def distinct(self, depth: int = 0) -> Rows:
         r, rows = self.r, self.owned(depth)
         kept = {k: v for k, v in rows.names.items() if k in ("uid", "x") or r.random() < 0.5}

@@ -292,6 +292,7 @@ FAMILIES: dict[str, Family] = {
     "per person": lambda make: make.per_person(1, hide=make.r.random() < 0.2),
     "window": lambda make: make.window(1),
     "qualify": lambda make: make.qualify(1),
+    "first rows": lambda make: make.first_rows(),
     "distinct": lambda make: make.distinct(1),
     "in public": in_public,
     "matched": matched,
@@ -324,6 +325,8 @@ def statement(r: Random, family: str, *, tame: bool = False) -> Written:
     write = Writer(r, rows.names)
     sets = family == "grouping sets"
     keys = [write.key() for _ in range(pick(r, (1, 2, 2, 3) if sets else (0, 0, 1, 1, 2)))]
+    if family == "first rows" and r.random() < 0.6:
+        keys = [rows.names["s"]]
     calls = [write.aggregate(user=True, plain=tame) for _ in range(pick(r, (1, 1, 1, 2, 3)))]
     items = [f"{k} AS k{i}" for i, k in enumerate(keys)]
     items += [f"{a} AS a{i}" for i, a in enumerate(calls)]

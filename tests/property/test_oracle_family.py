@@ -29,14 +29,15 @@ from dp_sql.executor import lower_relation, lower_rows
 from dp_sql.executor.lower_row_aggregate import window_sql
 from dp_sql.plan.expression import Column, Literal
 from dp_sql.plan.facts import Facts
+from dp_sql.plan.public import PublicFacts
 from dp_sql.plan.relation import MeasureRows, Relation
 from dp_sql.plan.release import PlannedRelease
-from dp_sql.plan.rows import Join, Mark, WindowFunction
+from dp_sql.plan.rows import Join, JoinKind, Mark, WindowFunction
 from dp_sql.planner.sets import plan_sets
-from dp_sql.privacy.unit import Adjacency
+from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.sqltype import BOOLEAN
-from dp_sql.sensitivity import delta
+from dp_sql.sensitivity import delta, multiplicity
 from dp_sql.sensitivity.contribution import derive
 
 COUNTS: Counter[str] = Counter()
@@ -60,6 +61,7 @@ MOST_REFUSED: dict[str, float] = {
     "per person": 0.1,
     "window": 0.05,
     "qualify": 0.1,
+    "first rows": 0.05,
     "distinct": 0.1,
     "in public": 0.05,
     "matched": 0.05,
@@ -81,12 +83,13 @@ def engine() -> FamilyEngine:
     return FamilyEngine()
 
 
-def random_catalog(r: Random) -> Catalog:
+def random_catalog(r: Random, family: str) -> Catalog:
+    wide = family == "first rows"  # there the rows that a person may have bound the groups
     return family_catalog(
-        pick(r, (Adjacency.ADD_REMOVE, Adjacency.SUBSTITUTION)),
-        group_size=pick(r, (1, 1, 1, 2)),
-        max_groups=pick(r, (1, 2, 3)),
-        max_rows=pick(r, (1, 2, 3)),
+        pick(r, (Adjacency.ADD_REMOVE, Adjacency.SUBSTITUTION)[: 1 if wide else 2]),
+        group_size=1 if wide else pick(r, (1, 1, 1, 2)),
+        max_groups=20 if wide else pick(r, (1, 2, 3)),
+        max_rows=pick(r, (1, 1, 9) if wide else (1, 2, 3)),
         unique=r.random() < 0.3,
     )
 
@@ -144,7 +147,7 @@ class Case:
 
 def examine(r: Random, family: str, *, zero: bool = False) -> None:
     """Check one random statement on one random database against neighbours. zero: under zero_out."""
-    catalog = random_catalog(r)
+    catalog = random_catalog(r, family)
     if zero:
         catalog = zeroing(catalog, some_columns(r, catalog, pick(r, (0.5, 0.8, 0.9))))
     sql = statement(r, family).sql
@@ -197,15 +200,25 @@ def _unconditional(rows: Join | Mark) -> str:
     return MADE[type(rows)](replace(rows, condition=Literal(value=True, type=BOOLEAN)))
 
 
+def _joined_once(join: Join, level: Level, public: PublicFacts) -> int | None:
+    found = JOINED(join, level, public)
+    if join.kind is not JoinKind.FULL or found is None:
+        return found
+    sides = (multiplicity.rows_per_unit(s, level, public) for s in (join.left, join.right))
+    return sum(n for n in sides if n is not None)
+
+
 def _whole(function: WindowFunction, name: Callable[[Column], str]) -> str:
     return window_sql(replace(function, partition=()), name)
 
 
+JOINED = multiplicity._joined
 MADE = {Join: lower_rows._join, Mark: lower_rows._mark}
 MUTANTS: dict[str, tuple[object, str, Callable[..., object], tuple[str, ...]]] = {
     "joins of everybody": (lower_rows, "_join", _unconditional, ("inner join", "outer join")),
     "subqueries of everybody": (lower_rows, "_mark", _unconditional, ("matched",)),
     "windows of everybody": (lower_rows, "window_sql", _whole, ("window", "qualify")),
+    "full joins whose rows match once": (multiplicity, "_joined", _joined_once, ("first rows",)),
     "substitution as add_remove": (
         delta, "_two_sided", lambda c, g, _: delta._one_sided(c, g),
         ("hidden union", "cte", "distinct"),
