@@ -16,8 +16,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from oracle import small_engine
 from oracle.judge import compare, compare_distincts, compare_histograms, released
 from oracle.neighbours import Database, database, neighbours, rows_of
@@ -120,36 +118,24 @@ def described(sql: str, catalog: Catalog, data: Database, other: Database) -> st
     return f"{sql}\n{catalog.unit}\n{limits}\nD : {data}\nD': {other}"
 
 
-QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
-
-
 def report(name: str) -> None:
     shown = {k: v for k, v in COUNTS.items() if not k.startswith("refused: ")}
     print(f"\n{name}: {shown}")  # noqa: T201  counts belong to the test's output
 
 
-def test_no_neighbour_moves_a_vector_further_than_derived() -> None:
-    @settings(
-        max_examples=680,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=QUIET,
-    )
-    @given(st.randoms(use_true_random=False))
-    def search(r: Random) -> None:
-        examine(r)
-
+@pytest.mark.parametrize("share", range(4))
+def test_no_neighbour_moves_a_vector_further_than_derived(share: int) -> None:
     COUNTS.clear()
-    search()
-    report("oracle")
-    assert COUNTS["plans"] >= 600
-    assert COUNTS["neighbours"] >= 1_700
-    assert COUNTS["reached"] >= 200
-    assert COUNTS["histograms"] >= 100
-    assert COUNTS["filled"] >= 20
-    assert COUNTS["distincts"] >= 100
-    assert COUNTS["vouched"] >= 20
+    for index in range(170):
+        examine(Random(f"share-{share}-{index}"))
+    report(f"oracle, share {share}")
+    assert COUNTS["plans"] >= 140
+    assert COUNTS["neighbours"] >= 400
+    assert COUNTS["reached"] >= 40
+    assert COUNTS["histograms"] >= 20
+    assert COUNTS["filled"] >= 4
+    assert COUNTS["distincts"] >= 20
+    assert COUNTS["vouched"] >= 4
 
 
 def _too_small(contribution: ContributionSet, groups: int) -> Profile:
