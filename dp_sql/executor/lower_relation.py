@@ -30,7 +30,7 @@ from dp_sql.plan.relation import (
 )
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.plan.rows import Filter
-from dp_sql.privacy.contribution import Spread
+from dp_sql.privacy.contribution import Divided
 from dp_sql.schema.sqltype import SqlType
 from dp_sql.sensitivity.ownership import owner_of
 
@@ -285,7 +285,7 @@ def _bound(measure: Measure, value: str, count: str, most: int, bits: int) -> st
             whole = f"greatest({_big(ends[0])}, least({_big(ends[1])}, {value}))"
             return _narrow(whole, max(map(abs, ends)))
         case PresenceMeasure(weight=weight, most=groups) if weight:
-            parts = [str(Spread(weight).part(m)) for m in range(1, groups + 1)]
+            parts = [str(Divided(weight).part(m)) for m in range(1, groups + 1)]
             return f"CAST(list_extract([{', '.join(parts)}], least({GROUPS}, {groups})) AS BIGINT)"
         case PresenceMeasure():
             return f"CASE WHEN {value} > 0 THEN 1 ELSE 0 END"

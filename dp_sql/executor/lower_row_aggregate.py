@@ -15,7 +15,6 @@ from dp_sql.schema.sqltype import DOUBLE, SqlType
 
 _Kind = RowAggregateKind
 _EXACT_ROWS = 2**31  # up to so many rows n * sum(a^2) fits a HUGEINT, for |a| <= 2^30
-MOST_STEPS = 2**30  # of a moment's grid on either side of 0
 
 Naming = Callable[[Column], str]
 

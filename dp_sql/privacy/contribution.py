@@ -34,7 +34,7 @@ class Simplex:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Divided:
     """One number in each group: floor(weight / sqrt(m)) for a unit that touches m groups.
 
     So its squares add up to at most weight^2 over all groups, however many there are.
@@ -51,7 +51,7 @@ class Spread:
         return isqrt(self.weight**2 // groups)
 
 
-ContributionSet = Box | Simplex | Spread
+ContributionSet = Box | Simplex | Divided
 
 Profile = tuple[tuple[int, int], ...]
 """Pairs (shift, coordinates): so many coordinates of the released vector move by at most so much."""

@@ -24,7 +24,7 @@ from dp_sql.plan.relation import (
 )
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.plan.rows import Project, Scan
-from dp_sql.privacy.contribution import Box, Change, ContributionSet, Simplex, Spread
+from dp_sql.privacy.contribution import Box, Change, ContributionSet, Divided, Simplex
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.sensitivity.delta import change, nudged, unchanged
 from dp_sql.sensitivity.histogram import derive_distinct, derive_histogram
@@ -103,6 +103,8 @@ def _vector(
     rows: int,
 ) -> VectorFacts:
     moved: Change
+    if isinstance(measure, PresenceMeasure) and measure.weight:
+        _require_divided(measure, groups)
     if _always_one(plan, measure, unit):
         moved, rule = unchanged(), "every row counts once and the number of rows is public"
     elif cells == 0 and not apart:
@@ -121,6 +123,16 @@ def _vector(
                     f"a value that moves by at most {motion.steps} steps in its group",
                 )
     return VectorFacts(contribution, moved, rule)
+
+
+def _require_divided(measure: PresenceMeasure, groups: int) -> None:
+    """Raise InternalError unless a unit's weight is divided over as many groups as it may have.
+
+    The lowered SQL gives a unit of more than `most` groups what one of `most` has in each: its squares
+    would then add up to more than `Divided` says.
+    """
+    if measure.most < groups or measure.argument is not None:
+        raise InternalError("a unit may have more groups than its weight is divided over")
 
 
 def _always_one(plan: PlannedRelease, measure: Measure, unit: PrivacyUnit) -> bool:
@@ -221,13 +233,13 @@ def _bounded_set(measure: Measure, max_rows: int, low_bits: int) -> Contribution
         case _:
             row = _row_set(measure)
     if isinstance(measure, PresenceMeasure) and measure.weight:
-        return Spread(measure.weight)
+        return Divided(measure.weight)
     match row:
         case Box(low=low, high=high):
             if isinstance(measure, PresenceMeasure):
                 return row
             return Box(tuple(a * max_rows for a in low), tuple(b * max_rows for b in high))
-        case Spread():
+        case Divided():
             raise InternalError("a row has no share of its unit's weight")
         case Simplex(size=size, total=total):
             return Simplex(size, total * max_rows << low_bits)
@@ -252,7 +264,7 @@ def _times(row: ContributionSet, count: int) -> ContributionSet:
             return Box(tuple(a * count for a in low), tuple(b * count for b in high))
         case Simplex(size=size, total=total):
             return Simplex(size, total * count)
-        case Spread():
+        case Divided():
             raise InternalError("a row has no share of its unit's weight")
         case _:
             assert_never(row)
@@ -272,7 +284,7 @@ def _set_in_words(contribution: ContributionSet) -> str:
         case Box(low=low, high=high):
             ends = " x ".join(f"[{a}, {b}]" for a, b in zip(low, high, strict=True))
             return f"a number of steps in {ends}"
-        case Spread(weight=weight):
+        case Divided(weight=weight):
             return f"{weight} over the root of the number of its groups"
         case Simplex(size=size, total=total):
             return f"{size} non-negative numbers that add up to at most {total}"

@@ -7,7 +7,7 @@ from typing import assert_never
 from dp_sql.errors import InternalError
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import CountMeasure, Measure, MomentMeasure, PresenceMeasure, SumMeasure
-from dp_sql.privacy.contribution import Box, Change, ContributionSet, Profile, Simplex, Spread
+from dp_sql.privacy.contribution import Box, Change, ContributionSet, Divided, Profile, Simplex
 from dp_sql.privacy.unit import Adjacency, PrivacyUnit
 
 
@@ -43,7 +43,7 @@ def change(
     if groups < 1 or (cells is not None and cells < 1):
         raise InternalError("a release has at least one group")
     reach = groups if cells is None else min(groups, cells)
-    if isinstance(contribution, Spread):
+    if isinstance(contribution, Divided):
         return _spread(contribution, reach, unit)
     match unit.adjacency:
         case Adjacency.ADD_REMOVE:
@@ -57,7 +57,7 @@ def change(
     return Change(tuple(profiles)).scaled(unit.group_size)
 
 
-def _spread(contribution: Spread, groups: int, unit: PrivacyUnit) -> Change:
+def _spread(contribution: Divided, groups: int, unit: PrivacyUnit) -> Change:
     """Return the change of a vector to which a unit of m groups adds weight / sqrt(m) in each.
 
     Claim:   as `change`.
@@ -116,7 +116,7 @@ def _one_sided(contribution: ContributionSet, groups: int) -> Profile:
             return tuple((max(-a, b), groups) for a, b in zip(low, high, strict=True))
         case Simplex(total=total):
             return ((total, groups),)
-        case Spread():
+        case Divided():
             raise InternalError("a weight that is spread has profiles of its own")
         case _:
             assert_never(contribution)
@@ -132,7 +132,7 @@ def _two_sided(contribution: ContributionSet, groups: int, shared: int) -> Profi
             return (*apart, *both)
         case Simplex(total=total):
             return ((total, 2 * groups),)
-        case Spread():
+        case Divided():
             raise InternalError("a weight that is spread has profiles of its own")
         case _:
             assert_never(contribution)

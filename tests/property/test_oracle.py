@@ -28,7 +28,14 @@ from dp_sql.executor import lower_distinct, lower_histogram, lower_relation
 from dp_sql.mechanisms.distinct import matched as _matched
 from dp_sql.parser.statement import parse
 from dp_sql.plan.pair import PairMeasure
-from dp_sql.plan.relation import BoundGroups, CountMeasure, Measure, Relation, SumMeasure
+from dp_sql.plan.relation import (
+    BoundGroups,
+    CountMeasure,
+    Measure,
+    PresenceMeasure,
+    Relation,
+    SumMeasure,
+)
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.planner.sets import plan_sets
 from dp_sql.privacy.contribution import Box, ContributionSet, Profile, Simplex
@@ -166,6 +173,11 @@ def _without_ends(measure: Measure, *rest: Any) -> str:
     return _ENFORCED(free, *rest)
 
 
+def _undivided(measure: Measure, *rest: Any) -> str:
+    whole = isinstance(measure, PresenceMeasure) and measure.weight
+    return f"CAST({measure.weight} AS BIGINT)" if whole else _ENFORCED(measure, *rest)  # type: ignore[union-attr]
+
+
 RANKED, COUNTED = r"MEDIAN|QUANTILE|MIN|MAX", r"COUNT\(DISTINCT (?!\w*uid)"
 MUTANTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
     "one end forgotten": (delta, "_one_sided", _too_small, ""),
@@ -182,6 +194,7 @@ MUTANTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
     "rows not bounded": (
         lower_relation, "_bound", lambda _, value, *__: f"CAST({value} AS HUGEINT)", "",
     ),
+    "a weight that isn't divided": (lower_relation, "_bound", _undivided, ""),
     "values not spread": (
         lower_histogram, "_weight", lambda s: f"CAST(n * {1 << s.low_bits} AS BIGINT)",
         RANKED,

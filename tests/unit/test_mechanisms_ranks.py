@@ -18,6 +18,7 @@ from dp_sql.mechanisms.choice import choose, require_drawable
 from dp_sql.mechanisms.chooser import Chooser, Counted
 from dp_sql.mechanisms.ranks import rank_error, scores
 from dp_sql.mechanisms.sampler import ExactSampler, Rate, rate_below
+from dp_sql.mechanisms.sampler_opendp import OpenDPSampler
 from dp_sql.plan.expression import Column, Ref
 from dp_sql.plan.facts import HistogramFacts
 from dp_sql.plan.histogram import Extreme, Histogram, Popular, Quantile, Rank
@@ -86,9 +87,6 @@ def test_the_choice_has_the_law_of_permute_and_flip() -> None:
 
 
 def test_opendp_chooses_by_the_same_law() -> None:
-    pytest.importorskip("opendp")
-    from dp_sql.mechanisms.sampler_opendp import OpenDPSampler  # noqa: PLC0415  an extra
-
     gaps, rate = [3, 0, 1, 7, 1], rate_below(Fraction(2, 5))
     assert rate is not None
     draws = 4_000
@@ -96,6 +94,17 @@ def test_opendp_chooses_by_the_same_law() -> None:
     expected = [p * draws for p in law(gaps, rate)]
     chi = sum((found[i] - e) ** 2 / e for i, e in enumerate(expected) if e > 1)
     assert chi < 29.9
+
+
+def test_opendp_has_the_law_of_the_exponential_mechanism() -> None:
+    gaps, rate = np.array([3, 0, 1, 7, 1]), rate_below(Fraction(2, 5))
+    assert rate is not None
+    draws = 4_000
+    chosen = OpenDPSampler().choose(np.tile(gaps, (draws, 1)), rate, exponential=True)
+    found = Counter(chosen.tolist())
+    weights = [math.exp(-float(rate.value) * g) for g in gaps]
+    expected = [draws * w / sum(weights) for w in weights]
+    assert sum((found[i] - e) ** 2 / e for i, e in enumerate(expected)) < 29.9
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from math import isclose
 
 import pytest
+from oracle.judge import check
 
 from dp_sql.errors import InternalError
-from dp_sql.privacy.contribution import Box, Simplex
+from dp_sql.plan.expression import Literal
+from dp_sql.plan.relation import PresenceMeasure
+from dp_sql.privacy.contribution import Box, Divided, Simplex
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
+from dp_sql.schema.sqltype import INTEGER
+from dp_sql.sensitivity.contribution import _require_divided
 from dp_sql.sensitivity.delta import change
 
 ADD = PrivacyUnit(Level.USER, Adjacency.ADD_REMOVE)
@@ -71,3 +77,30 @@ def test_a_group_of_units_moves_as_many_times_as_far(size: int) -> None:
 def test_a_release_has_a_group() -> None:
     with pytest.raises(InternalError):
         change(Box((0,), (1,)), 0, 1, ADD)
+
+
+@pytest.mark.parametrize("unit", [ADD, SWAP])
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_a_weight_divided_over_the_groups_of_a_unit(unit: PrivacyUnit, most: int) -> None:
+    divided, cells = Divided(1000), range(5)
+    units = [
+        {cell: divided.part(m) for cell in some}
+        for m in range(1, most + 1)
+        for some in itertools.combinations(cells, m)
+    ]
+    found = change(divided, most, None, unit)
+    reached = 0
+    for one, other in itertools.product(units, [{}] if unit is ADD else units):
+        moved = [abs(one.get(cell, 0) - other.get(cell, 0)) for cell in cells]
+        check(moved, found, partial("{} {}".format, one, other))
+        reached = max(reached, sum(s * s for s in moved))
+    assert reached > 0.99 * found.l2_squared or unit is SWAP
+    assert found.l2_squared <= (1 if unit is ADD else 2) * 1000**2
+
+
+def test_a_plan_divides_a_weight_over_all_groups_that_a_unit_may_have() -> None:
+    _require_divided(PresenceMeasure(None, 1000, 3), 3)
+    with pytest.raises(InternalError):
+        _require_divided(PresenceMeasure(None, 1000, 2), 3)
+    with pytest.raises(InternalError):
+        _require_divided(PresenceMeasure(Literal(1, INTEGER), 1000, 3), 3)
