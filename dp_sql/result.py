@@ -1,4 +1,4 @@
-"""What an analyst gets: rows with names and types, an interval beside every value, the cost."""
+"""What an analyst gets: rows with names and types, an interval beside every noisy number, the cost."""
 
 from __future__ import annotations
 
