@@ -167,13 +167,18 @@ def _cap(counter: Counter, found: dict[int, Integers], sampler: Sampler) -> int:
         miss = Fraction(scale, lattice) * (chooser.facts.cells or _GUESS)
         worth.append(int(found[cap].sum()) - miss)
     t = Fraction(2 * math.log(len(caps) / _DOUBT)) / epsilon
-    scores = [
-        min(
-            ((worth[i] - t * wide[i]) - (worth[j] - t * wide[j])) / (wide[i] + wide[j])
-            for j in range(len(caps))
-        )
-        for i in range(len(caps))
-    ]
+    scores = standing([w - t * d for w, d in zip(worth, wide, strict=True)], wide)
     steps = np.array([[math.floor(s * _FINE) for s in scores]], dtype=object)
     rate = Chooser(epsilon, chooser.facts, chooser.unit).single(_FINE + 1)
     return caps[int(sampler.choose(rate.capped(steps.max() - steps), rate)[0])]
+
+
+def standing(values: Sequence[Fraction], wide: Sequence[Fraction]) -> list[Fraction]:
+    """Return how each value stands against the others: it changes by 1 at most where value i does by wide[i].
+
+    The least of (v_i - v_j) / (D_i + D_j) over all j. Source: [RaskhodnikovaSmith2016].
+    """
+    return [
+        min((v - w) / (d + e) for w, e in zip(values, wide, strict=True))
+        for v, d in zip(values, wide, strict=True)
+    ]

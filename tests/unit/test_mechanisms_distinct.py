@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dp_sql.mechanisms.chooser import Chooser
-from dp_sql.mechanisms.distinct import Counter, count, matched
+from dp_sql.mechanisms.distinct import Counter, count, matched, standing
 from dp_sql.mechanisms.sampler import ExactSampler
 from dp_sql.plan.facts import HistogramFacts, PairTable
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
@@ -112,3 +112,18 @@ def test_the_noise_covers_the_cap_in_all_groups(adjacency: Adjacency, sides: int
         <= Fraction(scale, lattice)
         <= Fraction(sides * 3 * 5, 2) * Fraction(1001, 1000)
     )
+
+
+def test_how_a_cap_stands_changes_by_one_at_most() -> None:
+    r = Random(9)
+    largest = Fraction(0)
+    for _ in range(2000):
+        wide = [Fraction(r.choice((1, 2, 4, 20))) for _ in range(r.randrange(1, 6))]
+        before = [Fraction(r.randrange(-50, 50)) for _ in wide]
+        after = [v + d * r.choice((-1, 0, 1)) for v, d in zip(before, wide, strict=True)]
+        moved = max(
+            abs(a - b) for a, b in zip(standing(before, wide), standing(after, wide), strict=True)
+        )
+        assert moved <= 1
+        largest = max(largest, moved)
+    assert largest == 1
