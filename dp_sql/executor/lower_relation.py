@@ -10,7 +10,7 @@ from dp_sql.executor.lower_expression import canonical, literal, lower
 from dp_sql.executor.lower_measure import grids
 from dp_sql.executor.lower_public import contiguous, fetched
 from dp_sql.executor.lower_rows import name, readable, rows_sql
-from dp_sql.executor.lower_sums import ROW_COUNT, accumulators, components, holds
+from dp_sql.executor.lower_sums import ROW_COUNT, accumulators, components, holds, times
 from dp_sql.plan.expression import Column, Expression, Ref, columns_of
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import (
@@ -33,8 +33,10 @@ from dp_sql.plan.rows import Filter
 from dp_sql.privacy.contribution import Divided
 from dp_sql.schema.sqltype import SqlType
 from dp_sql.sensitivity.ownership import owner_of
+from dp_sql.sensitivity.sides import sides_of
 
 _FITS = 2**63 - 1
+_ROWS = 2**45  # more rows than any database holds
 _SHORT = 64  # characters of a key's text that may be written twice
 GROUPS = "groups_"  # how many groups of its unit a pair is one of
 _SAFE = 2**86  # times 2^40 units it still fits a HUGEINT
@@ -123,8 +125,10 @@ def lower_relation(relation: Relation) -> str:
     match relation:
         case MeasureRows() | KeepKeys():
             return _measure(relation)
-        case SumPerUnit(source=source, count=count):
-            return _per_unit(source, count)
+        case SumPerUnit(source=source, count=count, partners=partners):
+            if partners is None:
+                return _per_unit(source, count)
+            return _per_side(source, count, partners)
         case BoundRows():
             return _bound_rows(relation)
         case SpreadRows():
@@ -234,6 +238,49 @@ def _per_unit(source: Relation, count: Column) -> str:
     )
     inside = kept(source, name(count))
     return f"SELECT * FROM ({pairs}) AS sums_{inside}" if inside else pairs
+
+
+def _per_side(source: Relation, count: Column, partners: int) -> str:
+    """Lower SumPerUnit over a join on the owner: each side summed, then multiplied.
+
+    Claim:   it gives the rows of `_per_unit`, up to how many more than `partners` there are.
+    Why:     a unit's pairs in a group are all pairs of its rows there on either side
+             (`sensitivity.sides`): sums over pairs are sums over the one side times the number of
+             rows on the other, and each side has one row a unit and group of its own keys.
+    Assumes: `planner.sides` found room for the products.
+    Source:  [YanLarson1995]
+    """
+    measured = measured_rows(source)
+    sides = sides_of(measured)
+    if sides is None:
+        raise InternalError("only the sides of a join on the owner are summed before it")
+    rows = f"right_.{name(count)}"
+    many = f"least({rows}, {partners})"
+    if partners > _FITS // _ROWS:
+        many = f"CAST({many} AS HUGEINT)"
+    of = dict.fromkeys(sides.measured.keys, "left_") | dict.fromkeys(sides.partners.keys, "right_")
+    items = ["left_.u AS u", *(f"{of[key]}.{name(key)} AS {name(key)}" for key in measured.keys)]
+    sums = {ROW_COUNT: name(count)} | _accumulated(measured, name(count))
+    items += [f"{times(text, f'left_.{n}', many)} AS {n}" for text, n in sums.items()]
+    first, second = (
+        _per_unit(_keeping(source, side), count) for side in (sides.measured, sides.partners)
+    )
+    return (
+        f"SELECT {', '.join(items)} FROM ({first}) AS left_ JOIN ({second}) AS right_ "
+        f"ON left_.u = right_.u"
+    )
+
+
+def _keeping(relation: Relation, side: MeasureRows) -> Relation:
+    """Return one side's rows with the public keys kept that are its own."""
+    if not isinstance(relation, KeepKeys):
+        return side
+    below = _keeping(relation.source, side)
+    places = [i for i, column in enumerate(relation.columns) if column in side.keys]
+    if not places:
+        return below
+    values = tuple(dict.fromkeys(tuple(row[i] for i in places) for row in relation.values))
+    return KeepKeys(below, tuple(relation.columns[i] for i in places), values)
 
 
 def _bound_rows(relation: BoundRows) -> str:

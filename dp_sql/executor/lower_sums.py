@@ -18,6 +18,7 @@ ROW_COUNT = "count(*)"
 _ROWS = 2**45  # more rows than any database holds
 _FITS = 2**63 - 1
 _HUGE = 2**127 - 1
+_STATE = "EXPORT_STATE AS STRUCT(count BIGINT, value HUGEINT))"
 
 
 def accumulators(measure: Measure, place: str, second: str = "") -> tuple[str, ...]:
@@ -59,7 +60,14 @@ def _total(text: str) -> str:
     It is one aggregate for two numbers. And where a statement has two of COUNT, SUM, MIN and MAX,
     DuckDB sorts the rows of every vector by group first, which costs more than all the rest.
     """
-    return f"CAST(avg({text}) EXPORT_STATE AS STRUCT(count BIGINT, value HUGEINT))"
+    return f"CAST(avg({text}) {_STATE}"
+
+
+def times(aggregate: str, named: str, factor: str) -> str:
+    """Return an accumulator as many times, from the name under which it is read."""
+    if not aggregate.endswith(_STATE):
+        return f"{named} * {factor}"
+    return f"struct_pack(count := {named}.count * {factor}, value := {named}.value * {factor})"
 
 
 def components(measure: Measure, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -142,8 +142,9 @@ def _node_text(node: Relation) -> str:
             )
             more = f", … {len(values)} in all" if len(values) > _SHOWN_VALUES else ""
             return f"Keep public keys {', '.join(c.name for c in columns)} in {{{shown}{more}}}"
-        case SumPerUnit():
-            return "Sum per unit and group"
+        case SumPerUnit(partners=partners):
+            early = "" if partners is None else ", each side before the join"
+            return f"Sum per unit and group{early}"
         case BoundRows(max_rows=max_rows):
             return f"Bound rows: a unit weighs at most {max_rows} rows in a group"
         case SpreadRows(max_rows=max_rows):

@@ -163,10 +163,16 @@ class KeepKeys:
 
 @dataclass(frozen=True, slots=True)
 class SumPerUnit:
-    """One row per (unit, group): the number of rows and the sums of every integer column."""
+    """One row per (unit, group): the number of rows and the sums of every integer column.
+
+    partners: where rows are pairs of a join on the owner and its sides are summed before they meet
+        (`sensitivity.sides`): one side's sums count once for each row of the other side, of which
+        more than `partners` tell nothing new. None where the pairs themselves are summed.
+    """
 
     source: Relation
     count: Column
+    partners: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ from dp_sql.planner.keys import KeyPlan, key_column, plan_keys
 from dp_sql.planner.lineage import column_domains, never_null
 from dp_sql.planner.measures import FINEST_CELLS, Noise, plan_measures
 from dp_sql.planner.row_grids import with_grids
+from dp_sql.planner.sides import partners_of
 from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import Catalog, Limits
@@ -358,16 +359,18 @@ def _bounded(
         tuple(Column(next(numbers), f"v{i}_{j}", sqltype.BIGINT) for j in range(width(m)))
         for i, m in enumerate(measures)
     )
-    relation: Relation = MeasureRows(
+    measured = MeasureRows(
         release.source, columns, tuple(release.keys[i].expression for i in where), measures, named
     )
+    relation: Relation = measured
     for space in keys.public:
         relation = KeepKeys(relation, tuple(columns[i] for i in space.positions), space.values)
     user = catalog.unit.level is Level.USER
     bits = tuple(_low_bits(m, room) if user else 0 for m in measures)
     if user:
         count = Column(next(numbers), "c", sqltype.BIGINT)
-        relation = SumPerUnit(relation, count)
+        partners = partners_of(measured, limits.max_rows_per_group, bits)
+        relation = SumPerUnit(relation, count, partners)
         relation = _few_groups(relation, keys, columns, limits, unit_rows)
         relation = BoundRows(relation, limits.max_rows_per_group, bits)
     vectors = tuple(

@@ -20,6 +20,7 @@ import dp_sql
 from dp_sql import errors
 
 CORPUS = Path(__file__).parent.parent / "golden" / "corpus.jsonl"
+TRIES = 4
 HUGE, TINY, DELTA = "1e12", "0.001", "1e-9"
 
 Case = dict[str, Any]
@@ -117,10 +118,14 @@ def test_an_answer_with_a_small_epsilon_is_not_exact(
 ) -> None:
     connection = connections[case["schema"]]
     exact = connection.sql(case["sql"], epsilon=HUGE, delta=DELTA).fetchall()
-    noisy = connection.sql(case["sql"], epsilon=TINY, delta=DELTA).fetchall()
     numbers = any(type(v) in (float, int) for row in exact for v in row)
-    if numbers and "DISTINCT COUNT" not in case["sql"]:
-        assert not (len(exact) == len(noisy) and all(map(equal, exact, noisy)))
+    if not numbers or "DISTINCT COUNT" in case["sql"]:
+        return
+    for _ in range(TRIES):  # one integer's noise is 0 once in 2,000 runs
+        noisy = connection.sql(case["sql"], epsilon=TINY, delta=DELTA).fetchall()
+        if not (len(exact) == len(noisy) and all(map(equal, exact, noisy))):
+            return
+    pytest.fail("the answer has no noise")
 
 
 @pytest.mark.parametrize("case", cases(answered=False))
