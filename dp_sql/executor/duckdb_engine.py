@@ -222,7 +222,9 @@ class DuckDBEngine:
             raise EngineError("the connection is closed.")
         target = f"{lower_rows.STAGE}.{identifier(table.stage.name)}"
         try:
-            staging.load(self._connection, target, table.stage.columns, table.rows)
+            staging.load(
+                self._connection, target, table.stage.columns, table.rows, table.stage.unique
+            )
         except duckdb.Error:
             raise EngineError(_FAILED) from None
 

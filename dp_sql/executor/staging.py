@@ -13,10 +13,17 @@ from dp_sql.plan.sql_text import identifier
 Texts = Sequence[tuple[str | None, ...]]
 
 
-def load(connection: Any, target: str, columns: Sequence[Column], rows: Texts) -> None:
+def load(
+    connection: Any,
+    target: str,
+    columns: Sequence[Column],
+    rows: Texts,
+    unique: Sequence[int] = (),
+) -> None:
     """Create the table `target` with columns v0, v1, … from rows of texts; None is NULL.
 
-    A text that its column's type can't hold is NULL. Raises duckdb.Error.
+    unique: positions of columns; of rows that agree in all of them one is kept. A text that
+    its column's type can't hold is NULL. Raises duckdb.Error.
     """
     staged = {}
     items = []
@@ -27,10 +34,12 @@ def load(connection: Any, target: str, columns: Sequence[Column], rows: Texts) -
         staged[f"s{index}"] = values
         cast = f"CAST(s{index} AS VARCHAR)"
         items.append(f"TRY_CAST({cast} AS {column.type}) AS {identifier(f'v{index}')}")
+    told = ", ".join(identifier(f"v{position}") for position in unique)
+    once = f"DISTINCT ON ({told}) " if unique else ""
     connection.register("staged_", staged)
     try:
         connection.execute(
-            f"CREATE OR REPLACE TABLE {target} AS SELECT {', '.join(items)} FROM staged_"
+            f"CREATE OR REPLACE TABLE {target} AS SELECT {once}{', '.join(items)} FROM staged_"
         )
     finally:
         connection.unregister("staged_")

@@ -25,6 +25,7 @@ from dp_sql.parser.scope import (
     Statement,
 )
 from dp_sql.parser.set_operations import set_rows
+from dp_sql.parser.stage_keys import telling
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.release import Stage
 from dp_sql.plan.rows import Rows, StageScan
@@ -211,8 +212,9 @@ class Blocks:
             columns.append(statement.column(name, kind))
         label = f"s{len(statement.stages)}"
         read = tuple(sorted({t.name for t in query.find_all(exp.Table) if t.db == RELEASED}))
-        statement.stages.append(Stage(label, sql, tables, tuple(columns), single, read))
-        scan = StageScan(label, tuple(columns), single)
+        unique = telling(statement, env, tree, [c.type for c in columns])
+        statement.stages.append(Stage(label, sql, tables, tuple(columns), single, read, unique))
+        scan = StageScan(label, tuple(columns), single, tuple(columns[i] for i in unique))
         return PrivateRows(scan, tuple(Named(c.name, c) for c in columns), protected=False)
 
     def _set_operation(self, node: exp.SetOperation, env: Environment) -> Bound:

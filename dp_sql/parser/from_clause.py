@@ -13,6 +13,7 @@ from dp_sql.errors import QueryError
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.joins import Step, Way, split
 from dp_sql.parser.joins import join as joined_rows
+from dp_sql.parser.laterals import aggregates_of, expressions_of, lateral_of
 from dp_sql.parser.links import conjunction, scan_of
 from dp_sql.parser.names import deny_open, is_plain_table
 from dp_sql.parser.release_block import RELEASED
@@ -27,7 +28,6 @@ from dp_sql.parser.scope import (
     Source,
     Statement,
 )
-from dp_sql.parser.select_list import listed
 from dp_sql.parser.text import nearest
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
@@ -205,7 +205,9 @@ class FromClause:
 
     def _add(self, item: Item, joined: _Joined) -> None:
         """Join one item to those before it."""
-        if item.join is not None and (select := _bare_lateral(item.node)) is not None:
+        if item.join is not None and (
+            select := lateral_of(item.node, self._env, self._scope(joined))
+        ):
             self._compute(item, item.join, select, joined)
             return
         inner = self._joined(item.group) if item.group else None
@@ -243,29 +245,32 @@ class FromClause:
             del joined.sources[-len(own) :]
 
     def _compute(self, item: Item, join: exp.Join, select: exp.Select, joined: _Joined) -> None:
-        """Take the columns that a LATERAL without FROM makes of the row before it.
+        """Take the columns that a LATERAL makes of each row before it, one row for one.
 
         Raises UnsupportedSQLError for one that does more than that.
         """
         before = self._scope(joined)
-        parts = {k for k, v in select.args.items() if v not in (None, False, [])}
         way = self._way(item, join)
-        if not parts <= {"expressions", "where"} or way not in (Way.INNER, Way.LEFT):
+        if way not in (Way.INNER, Way.LEFT):
             raise self._statement.unsupported(
-                "a LATERAL subquery without FROM gives expressions of the row before it alone.",
+                "LATERAL is answered in an inner or a left join.",
                 item.node,
-                hint="the expressions in the select list of a subquery of FROM",
+                hint="LEFT JOIN LATERAL",
             )
-        binder = Expressions(before)
-        made = [pair for part in select.expressions for pair in listed(part, before, binder)]
+        if select.args.get("from_") is None:
+            made, tests = expressions_of(self._statement, item.node, select, before)
+        else:
+            made, step = aggregates_of(
+                self._statement, self._blocks, self._env.inside(before), item.node, select
+            )
+            joined.steps.append(step)
+            tests = []
         columns = [self._statement.column(name, value.type) for name, value in made]
         named = tuple(Named(n, c) for (n, _), c in zip(made, columns, strict=True))
         names = [i.name for i in _alias_columns(item.node)]
         rows = joined.steps[0].rows
         made_rows = PrivateRows(rows.relation, named, rows.protected)
         own = Source(item.alias, self._blocks.rename(made_rows, names, item.node).columns)
-        where = select.args.get("where")
-        tests = [] if where is None else [binder.bind_condition(where.this)]
         values = [value for _, value in made]
         if way is Way.LEFT:
             on = join.args.get("on")
@@ -320,9 +325,9 @@ class FromClause:
                 return self._blocks.rename(bound, names, item.node)
         if item.tree is None:
             raise self._statement.unsupported(
-                "this LATERAL subquery isn't answered: its aggregate depends on the outer row.",
+                "this LATERAL subquery isn't answered: it mixes aggregates with the outer row.",
                 item.node,
-                hint="write the aggregate as a value: (SELECT AVG(x) FROM … WHERE …)",
+                hint="aggregates alone, or a subquery that keeps rows",
             )
         if isinstance(item.node, exp.Subquery) and not _reads_releases(item.tree):
             picked = self._blocks.query(item.node, self._env.inside(None), rows=True)
@@ -407,17 +412,6 @@ class FromClause:
         except functions.TypeProblem as problem:
             error: QueryError = self._statement.wrong(f"{problem}", node)
             raise error from None
-
-
-def _bare_lateral(node: exp.Expr) -> exp.Select | None:
-    """Return the SELECT of a LATERAL that has no FROM and reads columns, so those before it."""
-    inner = node.this if isinstance(node, exp.Lateral) else None
-    while isinstance(inner, exp.Subquery):
-        inner = inner.this
-    if not isinstance(inner, exp.Select) or inner.args.get("from_") is not None:
-        return None
-    own = any(c.parent_select is inner for c in inner.find_all(exp.Column))
-    return inner if own else None
 
 
 def _is_join(node: exp.Subquery) -> bool:

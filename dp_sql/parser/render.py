@@ -10,6 +10,12 @@ from sqlglot.errors import SqlglotError
 from dp_sql.errors import QueryError, UnsupportedSQLError
 from dp_sql.parser.dialect import BOUNDS
 
+_CLOCKS: dict[type[exp.Expr], str] = {
+    exp.CurrentDate: "current_date",
+    exp.CurrentTimestamp: "get_current_timestamp",
+    exp.Localtime: "current_localtime",
+    exp.Localtimestamp: "current_localtimestamp",
+}  # words that DuckDB takes for the column of that name where a select list makes one
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORDS = re.compile(r"[A-Za-z0-9_ ]*")
 
@@ -40,6 +46,8 @@ def render(tree: exp.Expr) -> str:
                         f"{value!r} can't be the name of a type, unit or argument.",
                         hint="a plain word without quotes",
                     )
+    for node in list(tree.find_all(*_CLOCKS)):
+        node.replace(exp.Anonymous(this=_CLOCKS[type(node)]))
     try:
         return tree.sql(dialect="duckdb", comments=False, copy=False)
     except (SqlglotError, ValueError, RecursionError):

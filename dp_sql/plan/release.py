@@ -214,7 +214,8 @@ class Residual:
 class Stage:
     """Rows that a later release reads: computed from earlier releases and public data alone.
 
-    sql: as in Residual. single: it stands for one value: of no row it makes a row of NULL.
+    sql: as in Residual. single: it stands for one value: of no row it makes a row of NULL. unique: the
+    positions of columns whose values together one row keeps at most; none where there are none.
     """
 
     name: str
@@ -223,6 +224,7 @@ class Stage:
     columns: tuple[Column, ...]
     single: bool
     releases: tuple[str, ...]  # the names of those that it reads
+    unique: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,12 +47,14 @@ class Scan:
 class StageScan:
     """The rows of an earlier stage: computed from released results and public data alone.
 
-    single: it has exactly one row.
+    single: it has exactly one row. unique: columns whose values together at most one row has, as the
+    engine sees to; none where it doesn't.
     """
 
     name: str
     columns: tuple[Column, ...]
     single: bool
+    unique: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from dp_sql.errors import NotPrivateError
-from dp_sql.plan.expression import Call, Expression, Literal, Ref, columns_of
+from dp_sql.plan.expression import Call, Column, Expression, Literal, Ref, columns_of
 from dp_sql.plan.public import PublicFacts
 from dp_sql.plan.relation import output
 from dp_sql.plan.rows import (
@@ -110,35 +111,79 @@ def _first(rows: WindowRows, predicate: Expression) -> int | None:
 def _partners(other: Rows, condition: Expression, public: PublicFacts) -> int | None:
     """Return how many rows of the public relation `other` one row finds at most; None unknown.
 
-    Claim:   no row finds more.
-    Why:     a single row is one; top-level equalities that fix every column of a verified unique
-             key leave one partner, those that fix a column of verified frequency f leave f: more
-             would agree in the whole key, which the verification excludes. NULL equals nothing.
+    The columns that top-level equalities of `condition` give one value are fixed.
+    """
+    return _matching(other, _fixed(other, condition), public)
+
+
+def _fixed(rows: Rows, condition: Expression) -> frozenset[int]:
+    """Return the columns of `rows` that a condition makes equal to what reads none of them."""
+    own = {column.number for column in output(rows)}
+    return frozenset(
+        side.column.number
+        for part in conjuncts(condition)
+        if isinstance(part, Call) and part.function == "="
+        for side, against in (part.args, part.args[::-1])
+        if isinstance(side, Ref)
+        and side.column.number in own
+        and not {c.number for c in columns_of(against)} & own
+    )
+
+
+def _matching(rows: Rows, fixed: frozenset[int], public: PublicFacts) -> int | None:
+    """Return how many public rows agree in the columns `fixed` at most; None where nothing says so.
+
+    Claim:   no more rows do, whatever the values.
+    Why:     a single row is one, and a stage keeps one for all values of its unique columns. Values
+             of a whole verified unique key leave one row of a table, those of columns of verified
+             frequency f leave f. Groups are told apart by their keys:
+             one has them all, and as many as rows have some. A row of a join is a pair, whose right
+             part agrees with its left in what the condition makes equal. NULL equals nothing.
     Assumes: the verifying query and the statement see the same public data.
     Source:  [McSherry2009]
     """
-    base = other
-    while isinstance(base, Filter):
-        base = base.source
-    if isinstance(base, StageScan):
-        return 1 if base.single else None
-    if not isinstance(base, Scan):
-        return None
-    own = {column.number for column in output(base)}
-    fixed: dict[int, str] = {}
-    names = {c.number: s for c, s in zip(base.columns, base.sources, strict=True)}
-    for part in conjuncts(condition):
-        if isinstance(part, Call) and part.function == "=":
-            for side, against in (part.args, part.args[::-1]):
-                reads = {c.number for c in columns_of(against)}
-                if isinstance(side, Ref) and side.column.number in own and not reads & own:
-                    fixed[side.column.number] = names[side.column.number]
-    if not fixed:
-        return None
-    columns = tuple(sorted(set(fixed.values())))
-    known = [public.frequency(base.table, (c,)) for c in columns]
-    known.append(public.frequency(base.table, columns))
-    return min((f for f in known if f is not None), default=None)
+    match rows:
+        case Scan(table=table, columns=columns, sources=sources):
+            names = sorted(s for c, s in zip(columns, sources, strict=True) if c.number in fixed)
+            sets = {(n,) for n in names} | {tuple(dict.fromkeys(names))} - {()}
+            known = [public.frequency(table, one) for one in sorted(sets)]
+            return min((f for f in known if f is not None), default=None)
+        case StageScan(single=single, unique=unique):
+            told = unique and all(column.number in fixed for column in unique)
+            return 1 if single or told else None
+        case Filter(source=source) | WindowRows(source=source):
+            return _matching(source, fixed, public)
+        case Mark(left=left):
+            return _matching(left, fixed, public)
+        case Project(source=source, columns=columns, expressions=expressions):
+            return _matching(source, _below(fixed, columns, expressions), public)
+        case GroupRows(source=source, keys=keys, key_expressions=expressions):
+            if all(key.number in fixed for key in keys):
+                return 1
+            return _matching(source, _below(fixed, keys, expressions), public)
+        case Join(left=left, right=right, kind=kind, condition=condition):
+            first = _matching(left, fixed, public)
+            if kind in (JoinKind.ASOF, JoinKind.ASOF_LEFT):
+                return first
+            second = _matching(right, fixed | _fixed(right, condition), public)
+            if kind is JoinKind.FULL or first is None or second is None:
+                return None
+            return first * max(1, second)
+        case SetRows():
+            return None
+        case _:
+            assert_never(rows)
+
+
+def _below(
+    fixed: frozenset[int], columns: Sequence[Column], expressions: Sequence[Expression]
+) -> frozenset[int]:
+    """Return the source's columns that the fixed ones of `columns` are."""
+    return frozenset(
+        e.column.number
+        for c, e in zip(columns, expressions, strict=True)
+        if c.number in fixed and isinstance(e, Ref)
+    )
 
 
 def require_bounded(rows: int | None) -> int:

@@ -96,7 +96,13 @@ def top_of_person(make: Maker) -> Rows:
     more = pick(r, ("", make.condition(other)))
     same = f"{other.names['uid']} = {rows.names['uid']}"
     body = f"FROM {other.text} WHERE {and_(same, more)}"
-    form = r.randrange(7)
+    form = r.randrange(8)
+    join = pick(r, ("{}, LATERAL ({}) AS {}", "{} LEFT JOIN LATERAL ({}) AS {} ON TRUE",
+                    "{} JOIN LATERAL ({}) AS {} ON TRUE"))  # fmt: skip
+    if form == 7:  # one row of aggregates for every outer row
+        items = f"SUM({other.names['x']}) AS x, COUNT(*) AS n"
+        names = rows.names | {"x": f"CLAMP({a}.{pick(r, ('x', 'n'))}, -3, 4)"}
+        return Rows(join.format(rows.text, f"SELECT {items} {body}", a), names)
     if form == 0:  # groups of what the outer row sees
         shown = {"s": other.names["s"], "x": f"CLAMP(SUM({other.names['x']}), -3, 4)"}
         limit = pick(r, (limit, "")) if not make.tame else ""
@@ -112,8 +118,6 @@ def top_of_person(make: Maker) -> Rows:
     names = rows.names | {k: f"{a}.{k}" for k in shown}
     if form == 1:
         names["x"] = f"CLAMP({a}.x, 0, 3)"
-    join = pick(r, ("{}, LATERAL ({}) AS {}", "{} LEFT JOIN LATERAL ({}) AS {} ON TRUE",
-                    "{} JOIN LATERAL ({}) AS {} ON TRUE"))  # fmt: skip
     return Rows(join.format(rows.text, f"SELECT {items} {body}", a), names)
 
 

@@ -101,6 +101,23 @@ def _source(r: Random, *, user: bool) -> Source:
     if form == 10 and user:
         merged = {k: v for k, v in paired.items() if k != "n"} | {"n": "n"}
         return Source("", "visits v JOIN pairs h USING (n)", merged)
+    if form == 11:  # groups of public rows have each key once
+        kind = pick(r, ("JOIN", "LEFT JOIN"))
+        grouped = "(SELECT n, COUNT(*) AS k, MAX(half) AS half FROM pairs GROUP BY n)"
+        return Source("", f"visits v {kind} {grouped} h ON v.n = h.n", qualified)
+    if form == 12:
+        return Source(
+            "",
+            "visits v, LATERAL (SELECT MAX(half), COUNT(*) FROM pairs h WHERE h.n = v.n) t(h, k)",
+            qualified,
+        )
+    if form == 13:
+        distinct = "(SELECT DISTINCT n FROM pairs)"
+        return Source(
+            "",
+            f"visits v JOIN {distinct} h USING (n)",
+            {k: t for k, t in qualified.items() if k != "n"} | {"n": "n"},
+        )
     return Source("", "visits", names)
 
 

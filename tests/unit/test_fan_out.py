@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import dp_sql
+from dp_sql.executor.staging import load
+from dp_sql.plan.expression import Column
+from dp_sql.schema.sqltype import BIGINT
 
 SCHEMA = """
 version: 1
@@ -55,6 +59,53 @@ def test_a_row_counts_as_often_as_its_key_may_occur(
         )
         assert moved >= times * 9
         assert moved >= alone
+
+
+@pytest.mark.parametrize(
+    "grouped",
+    [
+        "JOIN (SELECT city, COUNT(*) AS n FROM places GROUP BY city) g USING (city)",
+        "JOIN (SELECT DISTINCT city FROM places) g USING (city)",
+        "LEFT JOIN (SELECT MAX(area) AS n, city AS c FROM places GROUP BY 2) g ON g.c = people.city",
+        ", LATERAL (SELECT COUNT(*) AS n FROM places p WHERE p.city = people.city) g",
+        "JOIN (SELECT city, AVG(age) AS n FROM people GROUP BY city) g USING (city)",
+    ],
+)
+def test_groups_have_each_key_once(grouped: str, tmp_path: Path) -> None:
+    with opened(tmp_path, "nullable: true", "aaab") as connection:
+        text = connection.explain(f"SELECT COUNT(*) FROM people {grouped}", epsilon=1, delta=1e-9)
+        assert re.findall(r"Δ1 = (\d+)", text)[-1] == "1"
+
+
+@pytest.mark.parametrize(
+    "several",
+    [
+        "(SELECT city, area, COUNT(*) AS n FROM places GROUP BY city, area)",
+        "(SELECT city, unnest([1, 2]) AS n FROM places GROUP BY city)",
+        "(SELECT city, COUNT(*) AS n FROM places GROUP BY ROLLUP (city))",
+        "(SELECT city, COUNT(*) AS n FROM places GROUP BY city, area % 2)",
+        "(SELECT city, area FROM places)",
+        "(SELECT city, COUNT(*) AS n FROM places GROUP BY city UNION ALL SELECT 'a', 2)",
+    ],
+)
+def test_what_may_have_a_key_twice_is_refused(several: str, tmp_path: Path) -> None:
+    with (
+        opened(tmp_path, "nullable: true", "aaab") as connection,
+        pytest.raises(dp_sql.NotPrivateError, match=r"any number of times|max_frequency"),
+    ):
+        connection.sql(f"SELECT COUNT(*) FROM people JOIN {several} g USING (city)", epsilon=1)
+
+
+def test_a_stage_keeps_one_row_of_each_unique_value_whatever_its_query_gave() -> None:
+    columns = (Column(1, "k", BIGINT), Column(2, "n", BIGINT))
+    rows = [("1", "5"), ("1", "6"), ("2", "7"), (None, "8"), (None, "9")]
+    with duckdb.connect() as con:
+        load(con, "t", columns, rows, (0,))
+        assert con.sql("SELECT v0, count(*) FROM t GROUP BY v0 ORDER BY v0").fetchall() == [
+            (1, 1), (2, 1), (None, 1),
+        ]  # fmt: skip
+        load(con, "t", columns, rows)
+        assert con.sql("SELECT count(*) FROM t").fetchall() == [(5,)]
 
 
 @pytest.mark.parametrize(
