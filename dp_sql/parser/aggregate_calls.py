@@ -23,6 +23,25 @@ from dp_sql.plan.release import PAIRS, Aggregate, AggregateKind
 from dp_sql.schema import sqltype
 from dp_sql.schema.sqltype import Kind, SqlType
 
+_ARG_MAX = (
+    "it shows one row",
+    (
+        "the most frequent among the largest: SELECT MODE(x) FROM t WHERE y >= "
+        "(SELECT QUANTILE_CONT(y, 0.99) FROM t), or ORDER BY an aggregate of groups with LIMIT 1"
+    ),
+)
+_ARG_MIN = (
+    _ARG_MAX[0],
+    _ARG_MAX[1].replace(">=", "<=").replace("0.99", "0.01").replace("largest", "smallest"),
+)
+_REFUSED = {
+    "HISTOGRAM": (
+        "a group for each bin does the same",
+        "SELECT x // 10 AS bin, COUNT(*) … GROUP BY bin",
+    ),
+    **dict.fromkeys(("ARG_MAX", "ARGMAX", "MAX_BY"), _ARG_MAX),
+    **dict.fromkeys(("ARG_MIN", "ARGMIN", "MIN_BY"), _ARG_MIN),
+}  # why, and what to write instead
 _COUNTS = (AggregateKind.COUNT_STAR, AggregateKind.COUNT, AggregateKind.COUNT_OWNERS)
 
 
@@ -249,10 +268,12 @@ class AggregateCalls:
             return self._statement.unsupported(
                 f"this form of {call.name} isn't answered.", call.node
             )
+        reason, hint = _REFUSED.get(call.name, ("its result can be one person's value", None))
         return self._statement.unsupported(
-            f"the aggregate {call.name} isn't answered: its result can be one person's value.",
+            f"the aggregate {call.name} isn't answered: {reason}.",
             call.node,
-            hint="COUNT, SUM, AVG, VAR_*, STDDEV_*, CORR, REGR_*, MEDIAN, QUANTILE_CONT, MIN or MAX",
+            hint=hint
+            or "COUNT, SUM, AVG, VAR_*, STDDEV_*, CORR, REGR_*, MEDIAN, QUANTILE_CONT, MIN or MAX",
         )
 
 

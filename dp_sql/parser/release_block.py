@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dp_sql.errors import QueryError
-from dp_sql.parser import aggregates, examples, options
+from dp_sql.parser import aggregates, examples, options, truth
 from dp_sql.parser.aggregate_calls import AggregateCalls
 from dp_sql.parser.dialect import unnamed
 from dp_sql.parser.expressions import Expressions
@@ -199,6 +199,9 @@ class ReleaseBlock:
             noisy = [aggregate.name for aggregate in self._calls.found]
             return self._released(self._intervals.column(node, meant, noisy))
         call = None if isinstance(node, exp.Window) else aggregates.read(node)
+        compared = None if call is None else truth.counted(call)
+        if compared is not None:
+            return self._open(compared)
         if call is not None:
             names, listed = self._calls.columns(call)
             columns = [self._released(name) for name in names]
