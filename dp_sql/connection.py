@@ -232,9 +232,10 @@ class Connection:
         call = read_amounts(epsilon, delta, defaults)
         asked = read_asked(within, confidence, epsilon)
         plan = parse(query, self._catalog, self._describe)
-        plan, call = accurate(plan, asked, call, self._session, self._catalog, self._engine)
+        public = stages.StagedFacts(plan, self._engine, self._post)
+        plan, call = accurate(plan, asked, call, self._session, self._catalog, public)
         spent = parts(plan, call, self._session, defaults)
-        return stages.prepare(plan, self._catalog, self._engine, self._post, spent)
+        return stages.prepare(plan, self._catalog, self._engine, public, self._post, spent)
 
     @contextmanager
     def _with_example(self, query: object) -> Iterator[None]:

@@ -25,7 +25,7 @@ from dp_sql.mechanisms.readout import read
 from dp_sql.mechanisms.release import Released, release
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.plan.facts import Facts
-from dp_sql.plan.public import PublicFacts
+from dp_sql.plan.public import Image, PublicFacts, PublicRows
 from dp_sql.plan.relation import Relation, inputs
 from dp_sql.plan.release import (
     GROUP_NUMBER,
@@ -81,10 +81,30 @@ class Prepared:
     costs: Mapping[str, Cost]
 
 
+class StagedFacts:
+    """What planning may ask of public tables, and of a statement's stages of public data alone."""
+
+    def __init__(self, query: Query, engine: Engine, post: PostProcessor) -> None:
+        self._engine = engine
+        self.tables = tuple(_staged(s, {}, post) for s in query.stages if not s.releases)
+
+    def image(self, image: Image, limit: int) -> tuple[tuple[object, ...], ...] | None:
+        """Return the tuples of an image, as `PublicFacts` says."""
+        scans = (s.scan for s in image.sources if isinstance(s, PublicRows))
+        names = {scan.name for scan in scans if isinstance(scan, StageScan)}
+        read = [table for table in self.tables if table.stage.name in names]
+        return self._engine.image(image, limit, read)
+
+    def frequency(self, table: str, columns: tuple[str, ...]) -> int | None:
+        """Return how many rows of a public table may agree in `columns`, as `PublicFacts` says."""
+        return self._engine.frequency(table, columns)
+
+
 def prepare(
     query: Query,
     catalog: Catalog,
     engine: Engine,
+    public: StagedFacts,
     post: PostProcessor,
     parts: tuple[Part, ...],
 ) -> Prepared:
@@ -94,7 +114,7 @@ def prepare(
     """
     steps: list[Step] = []
     for parsed, part in zip(query.releases, parts, strict=True):
-        for plan, fact, measurement in measured(parsed, catalog, engine, part):
+        for plan, fact, measurement in measured(parsed, catalog, public, part):
             steps.append(Step(plan, fact, measurement, engine.statements(plan)))
     tables = {release.name: declared(release) for release in query.releases}
     columns, types = post.describe(query.residual, tables)
@@ -103,8 +123,7 @@ def prepare(
         if step.measurement.cost != FREE:
             for table in step.plan.release.tables:
                 costs[table] = costs.get(table, FREE) + step.measurement.cost
-    stages = tuple(_staged(stage, {}, post) for stage in query.stages if not stage.releases)
-    return Prepared(query, tuple(steps), stages, columns, types, costs)
+    return Prepared(query, tuple(steps), public.tables, columns, types, costs)
 
 
 def measured(

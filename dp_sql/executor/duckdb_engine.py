@@ -228,15 +228,24 @@ class DuckDBEngine:
         except duckdb.Error:
             raise EngineError(_FAILED) from None
 
-    def image(self, image: Image, limit: int) -> tuple[tuple[object, ...], ...] | None:
-        """Return the tuples of a public image, or None where there are more than `limit`."""
-        if image not in self._images:
+    def image(
+        self, image: Image, limit: int, stages: Sequence[StageTable] = ()
+    ) -> tuple[tuple[object, ...], ...] | None:
+        """Return the tuples of a public image, or None where there are more than `limit`.
+
+        stages: those that it reads; they are this statement's, so nothing is kept of such an image.
+        """
+        if image in self._images:
+            return self._images[image]
+        with self._lock:
+            for stage in stages:
+                self._stage(stage)
             rows = self._run(lower_public.image_sql(image, limit))
-            kinds = [e.type for e in image.expressions]
-            self._images[image] = (
-                None if len(rows) > limit else tuple(_key(row, kinds) for row in rows)
-            )
-        return self._images[image]
+        kinds = [e.type for e in image.expressions]
+        found = None if len(rows) > limit else tuple(_key(row, kinds) for row in rows)
+        if not stages:
+            self._images[image] = found
+        return found
 
     def frequency(self, table: str, columns: tuple[str, ...]) -> int | None:
         """Return how many rows of a public table may agree in `columns`, as `PublicFacts` says."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dp_sql.dataclass import dataclass
 from dp_sql.plan.facts import ExactTable, PairTable
-from dp_sql.plan.public import PublicFacts
+from dp_sql.plan.public import Image, PublicFacts
 from dp_sql.plan.release import PlannedRelease, StageTable
 from dp_sql.privacy.sealed import Sealed
 
@@ -51,6 +51,11 @@ class Engine(PublicFacts, Protocol):
 
         Raises EngineError, whose text doesn't depend on the data.
         """
+
+    def image(
+        self, image: Image, limit: int, stages: Sequence[StageTable] = ()
+    ) -> tuple[tuple[object, ...], ...] | None:
+        """Return the tuples of an image as `PublicFacts` says; `stages` are those that it reads."""
 
     def identity(self, table: str) -> str:
         """Return what the ledger knows a table by: its real path and name, or its declared id."""

@@ -214,7 +214,8 @@ class Blocks:
         read = tuple(sorted({t.name for t in query.find_all(exp.Table) if t.db == RELEASED}))
         unique = telling(statement, env, tree, [c.type for c in columns])
         statement.stages.append(Stage(label, sql, tables, tuple(columns), single, read, unique))
-        scan = StageScan(label, tuple(columns), single, tuple(columns[i] for i in unique))
+        told = tuple(columns[i] for i in unique)
+        scan = StageScan(label, tuple(columns), single, told, public=not read)
         return PrivateRows(scan, tuple(Named(c.name, c) for c in columns), protected=False)
 
     def _set_operation(self, node: exp.SetOperation, env: Environment) -> Bound:

@@ -15,9 +15,11 @@ from dp_sql.parser.scope import Scope
 from dp_sql.parser.text import nearest
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Expression, Literal, Ref
+from dp_sql.plan.rows import Rows
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
 from dp_sql.schema.sqltype import Kind, SqlType
+from dp_sql.sensitivity.ownership import with_owner
 
 _FLAGS = {
     "big_int", "safe", "typed", "coerce", "date_part_boundary", "ignore_nulls", "zone",
@@ -54,6 +56,22 @@ _PARTS = {"DAYOFWEEK": "dow", "DAYOFYEAR": "doy"}
 
 
 Hook = Callable[[exp.Expr], Expression | None]
+
+
+def merged_owners(scope: Scope, rows: Rows) -> Hook:
+    """Return what COALESCE of the owners of joined rows means: the owner's column."""
+
+    def meaning(node: exp.Expr) -> Expression | None:
+        if not isinstance(node, exp.Coalesce):
+            return None
+        columns = [node.this, *node.expressions]
+        if not all(isinstance(c, exp.Column) and scope.find(c) is not None for c in columns):
+            return None
+        bound = Expressions(scope).bind(node)
+        found = with_owner(rows, bound)
+        return None if found is bound else found
+
+    return meaning
 
 
 class Expressions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from sqlglot import exp
@@ -38,6 +39,7 @@ from dp_sql.sensitivity.ownership import (
     owner_of,
     owners_of,
     same_owner,
+    with_owner,
 )
 
 _INEQUALITIES = (">=", ">", "<=", "<")
@@ -119,7 +121,8 @@ class _Joiner:
                 continue
             rows = self._inner(rows, leaves)
             leaves = []
-            rows = self._outer(rows, step)
+            condition = tuple(with_owner(rows, part) for part in step.condition)
+            rows = self._outer(rows, replace(step, condition=condition))
             if position == self._last_outer:
                 self._pool += self._where
         rows = self._inner(rows, leaves)
@@ -159,6 +162,7 @@ class _Joiner:
             first = first or next((s for s in rest if s.rows.protected), rest[0])
             rest.remove(first)
             rows = self._filtered(resolved(self._statement, first.rows.relation))
+        self._pool = [with_owner(rows, part) for part in self._pool]
         while rest:
             for step in rest:
                 found = self._met(rows, step)

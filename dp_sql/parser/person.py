@@ -32,6 +32,7 @@ from dp_sql.plan.rows import (
 )
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
+from dp_sql.sensitivity.ownership import with_owner
 
 _Kind = RowAggregateKind
 _NAMES = {
@@ -116,7 +117,7 @@ class PersonGroups:
         if isinstance(node, exp.Subquery | exp.Exists | exp.In) and node.find(exp.Query):
             return None
         try:
-            bound = Expressions(self._scope).bind(node)
+            bound = with_owner(self._rows, Expressions(self._scope).bind(node))
         except QueryError:  # its parts will tell
             bound = None
         if bound is not None:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from dp_sql.parser import examples
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.correlated import keys_of, require_own, unmatched
-from dp_sql.parser.expressions import Expressions, Hook
+from dp_sql.parser.expressions import Expressions, Hook, merged_owners
 from dp_sql.parser.group_keys import grouping, key_nodes
 from dp_sql.parser.joins import Step, join
 from dp_sql.parser.links import belongs_to_one, conjunction
@@ -68,6 +68,10 @@ class PrivateBlock:
         read = tuple(step.rows.relation for step in steps)
         self._subqueries = Subqueries(statement, blocks, env, self._scope, read)
         self.relation, self._padded, self.correlated = self._filtered(steps)
+        self._hooks: tuple[Hook, ...] = (
+            self._subqueries.meaning,
+            merged_owners(self._scope, self.relation),
+        )
         self._keys = keys_of(self.relation, self.correlated, statement.catalog)
 
     def _filtered(self, steps: list[Step]) -> tuple[Rows, frozenset[int], tuple[Expression, ...]]:
@@ -130,10 +134,10 @@ class PrivateBlock:
             return self._release(top=top)
         if node.args.get("having") is not None:
             raise self._statement.wrong("HAVING needs an aggregate.", node.args["having"])
-        return self._rows(self.relation, (self._subqueries.meaning,), self._subqueries)
+        return self._rows(self.relation, self._hooks, self._subqueries)
 
     def _binder(self) -> Expressions:
-        return Expressions(self._scope, self._aliases, (self._subqueries.meaning,))
+        return Expressions(self._scope, self._aliases, self._hooks)
 
     def _release(self, *, top: bool) -> OpenBlock:
         if self.correlated:
@@ -204,7 +208,7 @@ class PrivateBlock:
             self.relation,
             keys,
             self._aliases,
-            (inner.meaning,),
+            self._hooks,
             sets=sets,
         )
         above = Subqueries(self._statement, self._blocks, self._env, self._scope, ())
@@ -264,7 +268,7 @@ class PrivateBlock:
         if self._padded:
             raise self._nobody()
         node = self._node
-        windows = self._windows(relation, self._keys, ())
+        windows = self._windows(relation, self._keys, self._hooks[1:])
         hooks = (*hooks, windows.meaning)
         items = self._selected(hooks, None)
         qualify = node.args.get("qualify")

@@ -11,7 +11,7 @@ from dp_sql.errors import QueryError
 from dp_sql.parser import aggregates, examples, options, truth
 from dp_sql.parser.aggregate_calls import AggregateCalls
 from dp_sql.parser.dialect import unnamed
-from dp_sql.parser.expressions import Expressions
+from dp_sql.parser.expressions import Expressions, merged_owners
 from dp_sql.parser.group_keys import grouping
 from dp_sql.parser.interval_calls import IntervalCalls, written
 from dp_sql.parser.links import belongs_to_one
@@ -24,7 +24,7 @@ from dp_sql.plan.release import GROUPING_SET, Key, Release
 from dp_sql.plan.rows import Rows, Scan
 from dp_sql.schema.catalog import ascii_lower
 from dp_sql.schema.sqltype import Kind
-from dp_sql.sensitivity.ownership import holds_owner, owners_of
+from dp_sql.sensitivity.ownership import holds_owner, owner_or_null, owners_of
 
 if TYPE_CHECKING:
     from dp_sql.parser.blocks import Blocks
@@ -52,10 +52,12 @@ class ReleaseBlock:
         self._env = env
         self._padded = padded
         self._subqueries = Subqueries(statement, blocks, env, scope, (source,))
-        self._binder = Expressions(scope, aliases, (self._subqueries.meaning,))
-        self._plain = Expressions(scope)
+        merged = merged_owners(scope, source)
+        self._binder = Expressions(scope, aliases, (self._subqueries.meaning, merged))
+        self._plain = Expressions(scope, {}, (merged,))
         self._scope = scope
         self._owners = owners_of(source)
+        self._nullable_owners = owner_or_null(source).keys() - self._owners
         self._keys: list[Key] = []
         self._written: list[tuple[exp.Expr, str]] = []  # keys as the text has them
         self._sets: list[tuple[int, ...]] = []
@@ -159,6 +161,14 @@ class ReleaseBlock:
                 "this key is NULL for rows of the public table that match nobody.",
                 node,
                 hint="group by the public table's columns, or use an inner join",
+            )
+        if isinstance(bound, Ref) and bound.column.number in self._nullable_owners:
+            raise self._statement.not_private(
+                "this key is the owner or NULL: a group for each person would show everybody's data.",
+                node,
+                hint="average over persons: group by the owner of the side that keeps its rows, or by "
+                "COALESCE of both sides' owners, in a subquery",
+                example=examples.per_person(self._source, self._statement.catalog),
             )
         if holds_owner(bound, self._owners):
             raise self._statement.not_private(

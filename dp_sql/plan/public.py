@@ -6,7 +6,7 @@ from typing import Protocol
 
 from dp_sql.dataclass import dataclass
 from dp_sql.plan.expression import Column, Expression
-from dp_sql.plan.rows import Scan
+from dp_sql.plan.rows import Scan, StageScan
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,12 @@ class ValueList:
 
 @dataclass(frozen=True, slots=True)
 class PublicRows:
-    """A public table's rows; `padded`: or a row of NULLs, where an outer join may add one."""
+    """The rows of a public table, or of a stage of public data alone.
 
-    scan: Scan
+    padded: or a row of NULLs, where an outer join may add one.
+    """
+
+    scan: Scan | StageScan
     padded: bool
 
 

@@ -48,13 +48,14 @@ class StageScan:
     """The rows of an earlier stage: computed from released results and public data alone.
 
     single: it has exactly one row. unique: columns whose values together at most one row has, as the
-    engine sees to; none where it doesn't.
+    engine sees to; none where it doesn't. public: it is computed from public data alone.
     """
 
     name: str
     columns: tuple[Column, ...]
     single: bool
     unique: tuple[Column, ...] = ()
+    public: bool = False
 
 
 @dataclass(frozen=True, slots=True)

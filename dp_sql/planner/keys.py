@@ -24,7 +24,7 @@ from dp_sql.plan.expression import (
 from dp_sql.plan.functions import FUNCTIONS
 from dp_sql.plan.public import Image, PublicFacts, PublicRows, ValueList
 from dp_sql.plan.release import KeyChoice, KeySpace, Release
-from dp_sql.plan.rows import Rows
+from dp_sql.plan.rows import Rows, StageScan
 from dp_sql.planner.lineage import (
     column_domains,
     expand,
@@ -120,6 +120,13 @@ def plan_keys(release: Release, catalog: Catalog, public: PublicFacts, limit: in
             f"{MOST_CELLS:,} can be.",
             hint="group by fewer keys, or by coarser ones such as year(day)",
         )
+    if release.padded and private:
+        names = ", ".join(_label(expanded[p]) for p in sorted(private))
+        raise UnsupportedSQLError(
+            f"this outer join shows every row of its public side, but the values of {names} aren't "
+            "known before the protected rows are read.",
+            hint="an inner join, or a public table or values of the statement as the preserved side",
+        )
     if wanted is KeyChoice.PUBLIC and private:
         names = ", ".join(_label(expanded[p]) for p in sorted(private))
         raise UnsupportedSQLError(
@@ -145,7 +152,7 @@ def _sources(
         if origin is None:
             return None
         scan, name, padded = origin
-        if scan.public:
+        if scan.public or isinstance(scan, StageScan):
             found["scan", scan.columns[0].number] = PublicRows(scan, padded)
             continue
         values = finite_values(catalog.tables[scan.table].columns[name], MOST_VALUES)

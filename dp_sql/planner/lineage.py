@@ -35,8 +35,11 @@ from dp_sql.schema.sqltype import Kind
 _EPOCH = date(1970, 1, 1)
 
 
-def scans(rows: Rows, *, padded: bool = False) -> list[tuple[Scan, bool]]:
-    """Return the scans below whose columns keep their numbers, and whether a join may pad them."""
+def scans(rows: Rows, *, padded: bool = False) -> list[tuple[Scan | StageScan, bool]]:
+    """Return the scans below whose columns keep their numbers, and whether a join may pad them.
+
+    Stages of public data alone are among them.
+    """
     match rows:
         case Scan():
             return [(rows, padded)]
@@ -47,7 +50,9 @@ def scans(rows: Rows, *, padded: bool = False) -> list[tuple[Scan, bool]]:
         case Join(left=left, right=right, kind=kind):
             full = padded or kind is JoinKind.FULL
             return [*scans(left, padded=full), *scans(right, padded=padded or kind.pads_right)]
-        case StageScan() | SetRows():
+        case StageScan(public=public):
+            return [(rows, padded)] if public else []
+        case SetRows():
             return []
         case _:
             assert_never(rows)
@@ -256,10 +261,11 @@ def finite_values(spec: ColumnSpec, limit: int) -> tuple[object, ...] | None:
     return (*values, None)
 
 
-def scan_column(rows: Rows, column: Column) -> tuple[Scan, str, bool] | None:
+def scan_column(rows: Rows, column: Column) -> tuple[Scan | StageScan, str, bool] | None:
     """Return the scan, the declared name and the padding of a scan's column; None for others."""
     for scan, padded in scans(rows):
-        for own, source in zip(scan.columns, scan.sources, strict=True):
+        sources = scan.sources if isinstance(scan, Scan) else tuple(c.name for c in scan.columns)
+        for own, source in zip(scan.columns, sources, strict=True):
             if own.number == column.number:
                 return scan, source, padded
     return None

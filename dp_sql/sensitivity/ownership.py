@@ -49,7 +49,8 @@ def owners_of(relation: Relation) -> frozenset[int]:
     Why:     a scan keeps rows whose owner is not NULL; filters, projections, marks and windows keep
              a row's owner; a join of two protected sides is on the owner, so both sides' columns
              agree, and a padded side never gives one; what a full join pads has the other side's.
-             A group has the owner among its keys. A union takes the owner from the same place.
+             A group has the owner among its keys. A union takes the owner from the same place. What a
+             condition that is true of every row makes equal to an owner of its type is that owner.
     Assumes: `sensitivity.locality` holds for the relation (it refuses every other join, group, …).
     Source:  [Wilson2020]
     """
@@ -58,7 +59,9 @@ def owners_of(relation: Relation) -> frozenset[int]:
             return frozenset() if owner is None else frozenset({owner.number})
         case StageScan():
             return frozenset()
-        case Filter(source=source) | WindowRows(source=source):
+        case Filter(source=source, predicate=predicate):
+            return _equal_to(owners_of(source), predicate)
+        case WindowRows(source=source):
             return owners_of(source)
         case Mark(left=left):
             return owners_of(left)
@@ -68,15 +71,96 @@ def owners_of(relation: Relation) -> frozenset[int]:
             return _kept(source, keys, expressions)
         case Join(kind=JoinKind.FULL, owner=owner):
             return frozenset() if owner is None else frozenset({owner[0].number})
-        case Join(left=left, right=right, kind=kind):
+        case Join(left=left, right=right, kind=kind, condition=condition):
             kept = owners_of(left)
-            return kept if kind.pads_right else kept | owners_of(right)
+            return kept if kind.pads_right else _equal_to(kept | owners_of(right), condition)
         case SetRows():
             return frozenset(column.number for column, _ in owner_places(relation))
         case MeasureRows() | SumPerUnit() | KeepKeys() | BoundRows() | BoundGroups() | SpreadRows():
             return owners_of(relation.source)
         case _:
             assert_never(relation)
+
+
+def _equal_to(owners: frozenset[int], condition: Expression) -> frozenset[int]:
+    """Return the owners' columns with those of the same type that a condition makes equal to them."""
+    found, pairs = owners, [(a, b) for a, b in equal_columns(condition) if a.type == b.type]
+    while more := {b.number for a, b in pairs if a.number in found} - found:
+        found |= more
+    return found
+
+
+def merged_owner(rows: Rows, columns: Collection[Column]) -> Column | None:
+    """Return the owner's column that COALESCE of some columns is, in whatever order; else None.
+
+    Claim:   the result is the row's owner, whichever of the columns is the first that isn't NULL.
+    Why:     each of them holds the owner or NULL, and one isn't NULL: it is an owner's column, or
+             they are the two that a full join merged, of which one side is there wherever the merged
+             column holds the owner.
+    Assumes: `owners_of`; a join of two protected sides is on the owner (`sensitivity.locality`).
+    Source:  [Wilson2020]
+    """
+    numbers = {column.number for column in columns}
+    near = owner_or_null(rows)
+    if not numbers <= near.keys() | owners_of(rows):
+        return None
+    owners = {c.number: c for c in output(rows) if c.number in owners_of(rows)}
+    found = next((owners[n] for n in sorted(numbers) if n in owners), None)
+    for merged, first, second in _merged(rows):
+        if found is None and merged.number in owners and {first.number, second.number} <= numbers:
+            found = merged
+    return found if found is not None and {c.type for c in columns} == {found.type} else None
+
+
+def owner_or_null(rows: Rows) -> dict[int, Column]:
+    """Return the columns, by number, that hold the row's owner or NULL."""
+    match rows:
+        case Filter(source=source) | WindowRows(source=source):
+            return owner_or_null(source)
+        case Mark(left=left):
+            return owner_or_null(left)
+        case Join(left=left, right=right, owner=owner):
+            made = {} if owner is None else {owner[0].number: owner[0]}
+            return owner_or_null(left) | owner_or_null(right) | made
+        case Project(source=source, columns=columns, expressions=expressions):
+            below = owner_or_null(source)
+            return {
+                c.number: c
+                for c, e in zip(columns, expressions, strict=True)
+                if isinstance(e, Ref) and e.column.number in below
+            }
+        case _:
+            owners = owners_of(rows)
+            return {c.number: c for c in output(rows) if c.number in owners}
+
+
+def _merged(rows: Rows) -> Iterator[tuple[Column, Column, Column]]:
+    """Yield (the merged owner, the left's, the right's) of the full joins whose columns are here."""
+    match rows:
+        case Filter(source=source) | WindowRows(source=source):
+            yield from _merged(source)
+        case Mark(left=left):
+            yield from _merged(left)
+        case Join(left=left, right=right, owner=owner):
+            yield from _merged(left)
+            yield from _merged(right)
+            if owner is not None:
+                yield owner
+
+
+def with_owner(rows: Rows, expression: Expression) -> Expression:
+    """Return an expression with COALESCE of what holds the owner or NULL as the owner's column."""
+    match expression:
+        case Call(function=function, args=args, type=type_):
+            columns = [a.column for a in args if isinstance(a, Ref)]
+            if function in ("coalesce", "ifnull") and len(columns) == len(args):
+                owner = merged_owner(rows, columns)
+                return expression if owner is None else Ref(owner)
+            return Call(function, tuple(with_owner(rows, a) for a in args), type_)
+        case Cast(operand=operand, type=type_):
+            return Cast(with_owner(rows, operand), type_)
+        case _:
+            return expression
 
 
 def _kept(

@@ -105,6 +105,8 @@ def test_every_function_that_is_offered_is_answered(name: str) -> None:
 
 
 ARGUMENTS = {
+    "BOOL_AND": "dollars > 5",
+    "BOOL_OR": "dollars > 5",
     "APPROX_QUANTILES": "dollars, 4",
     "DISTANCE_TO": "dollars > 5",
     "QUANTILE_CONT": "dollars, 0.5",
