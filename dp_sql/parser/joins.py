@@ -30,6 +30,7 @@ from dp_sql.plan.rows import (
 from dp_sql.plan.signature import TypeProblem
 from dp_sql.privacy.unit import Level
 from dp_sql.schema import sqltype
+from dp_sql.sensitivity.conditions import always_true
 from dp_sql.sensitivity.ownership import (
     conjuncts,
     equal_columns,
@@ -169,6 +170,8 @@ class _Joiner:
                 if found is not None:
                     break
             else:
+                if self._implied(rows, rest):
+                    continue
                 step = next((s for s in rest if not s.rows.protected), rest[0])
                 if step.rows.protected and is_protected(rows):
                     raise self._refuse(rows, step)
@@ -178,6 +181,32 @@ class _Joiner:
             extra = self._extra(rows, found, taken)
             rows = Join(rows, found, JoinKind.INNER, _condition([*taken, *extra]))
         return rows
+
+    def _implied(self, rows: Rows, rest: list[Step]) -> bool:
+        """Add the equalities that others imply, a = c where a = b and b = c; return whether any is new.
+
+        They are true wherever the conditions are that they follow from.
+        """
+        sides = [output(rows), *(output(step.rows.relation) for step in rest)]
+        place = {column.number: i for i, side in enumerate(sides) for column in side}
+        same: dict[Column, set[Column]] = {}
+        for part in (*self._pool, *always_true(rows)):
+            for a, b in equal_columns(part):
+                if a.type == b.type:
+                    joined = same.get(a, {a}) | same.get(b, {b})
+                    same.update(dict.fromkeys(joined, joined))
+        known = {pair for part in self._pool for pair in equal_columns(part)}
+        new = [
+            functions.call("=", (Ref(a), Ref(b)))
+            for a in same
+            for b in same[a]
+            if a.number < b.number
+            and (a, b) not in known
+            and place.get(a.number, -1) != place.get(b.number, -1)
+            and {a.number, b.number} <= place.keys()
+        ]
+        self._pool += new
+        return bool(new)
 
     def _met(self, rows: Rows, step: Step) -> Rows | None:
         """Return the rows of an item if they can be joined now: on the owner, or on anything."""
