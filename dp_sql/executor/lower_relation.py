@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from dp_sql.errors import InternalError, UnsupportedSQLError
+from dp_sql.executor import lower_vector
 from dp_sql.executor.lower_expression import canonical, literal, lower
 from dp_sql.executor.lower_measure import grids
 from dp_sql.executor.lower_public import contiguous, fetched
@@ -30,6 +31,7 @@ from dp_sql.plan.relation import (
 )
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.plan.rows import Filter
+from dp_sql.plan.vector import NormMeasure
 from dp_sql.privacy.contribution import Divided
 from dp_sql.schema.sqltype import SqlType
 from dp_sql.sensitivity.ownership import owner_of
@@ -60,7 +62,7 @@ def _totals(relation: Relation) -> str:
     group = f" GROUP BY {', '.join(keys)}" if keys else ""
     if isinstance(relation, BoundRows):
         sums = [f"coalesce(sum({text}), 0)" for text, _ in _bounded(relation)]
-        return f"SELECT {', '.join([*shown, *sums])} FROM {_pairs(relation.source)}{group}"
+        return f"SELECT {', '.join([*shown, *sums])} FROM {_with_vectors(relation)}{group}"
     accumulated = _accumulated(measured) or {ROW_COUNT: "s0_0"}  # keys alone are counted too
     counted = ", ".join([*keys, *(f"{text} AS {named}" for text, named in accumulated.items())])
     sums = [part for parts in _components(measured) for part in parts]
@@ -80,10 +82,7 @@ def measured_rows(relation: Relation) -> MeasureRows:
         inner = inner.source
     for measure in inner.measures:
         if not holds(measure):
-            raise UnsupportedSQLError(
-                "the bounds of this aggregate are so wide that its sums could overflow.",
-                hint="declare narrower bounds, or CLAMP(…, low, high) in the query",
-            )
+            raise _too_wide()
     return inner
 
 
@@ -150,7 +149,8 @@ def _measure(relation: MeasureRows | KeepKeys) -> str:
         for m in measured.measures
         for argument in arguments(m)
         if not (
-            isinstance(m, SumMeasure | MomentMeasure | PairMeasure) and isinstance(argument, Ref)
+            isinstance(m, SumMeasure | MomentMeasure | PairMeasure | NormMeasure)
+            and isinstance(argument, Ref)
         )
     ]
     rows = readable(source, frozenset(c.number for e in used for c in columns_of(e)))
@@ -162,6 +162,9 @@ def _measure(relation: MeasureRows | KeepKeys) -> str:
         items.append(f"{keys[key]} AS {name(key)}")
     for index, measure in enumerate(measured.measures):
         lowered = [(lower(argument, rows.text), argument.type) for argument in arguments(measure)]
+        if isinstance(measure, NormMeasure):
+            items += lower_vector.entries(index, measure, lowered)
+            continue
         for text, letter in zip(grids(measure, lowered), "gh", strict=False):
             items.append(f"{text} AS {letter}{index}")
     early = [
@@ -169,7 +172,13 @@ def _measure(relation: MeasureRows | KeepKeys) -> str:
         for column, values in _public_values(relation)
         if _early(values) and len(keys[column]) <= _SHORT
     ]
-    return f"SELECT {', '.join(items)}{rows.clauses(*early)}"
+    text = f"SELECT {', '.join(items)}{rows.clauses(*early)}"
+    return lower_vector.measured(text, _vectors(measured))
+
+
+def _vectors(measured: MeasureRows) -> list[tuple[int, NormMeasure]]:
+    """Return the measures of vectors with their places."""
+    return [(i, m) for i, m in enumerate(measured.measures) if isinstance(m, NormMeasure)]
 
 
 def _early(values: list[object]) -> bool:
@@ -241,7 +250,7 @@ def _bound_rows(relation: BoundRows) -> str:
     measured = measured_rows(relation.source)
     items = ["u", *(name(k) for k in measured.keys)]
     items += [f"{text} AS {name(c)}" for text, c in _bounded(relation)]
-    return f"SELECT {', '.join(items)} FROM {_pairs(relation.source)}"
+    return f"SELECT {', '.join(items)} FROM {_with_vectors(relation)}"
 
 
 def _bounded(relation: BoundRows) -> list[tuple[str, Column]]:
@@ -263,10 +272,27 @@ def _bounded(relation: BoundRows) -> list[tuple[str, Column]]:
         strict=True,
     )
     return [
-        (_bound(measure, text, count, most, bits), column)
-        for measure, vector, texts, bits in parts
-        for text, column in zip(texts, vector, strict=True)
+        (
+            f"b{index}_{k}"  # of `_with_vectors`
+            if isinstance(measure, NormMeasure)
+            else _bound(measure, text, count, most, bits),
+            column,
+        )
+        for index, (measure, vector, texts, bits) in enumerate(parts)
+        for k, (text, column) in enumerate(zip(texts, vector, strict=True))
     ]
+
+
+def _with_vectors(relation: BoundRows) -> str:
+    """Return a FROM item of the (unit, group) pairs that stay, with what they add of vectors."""
+    pairs, measured = _pairs(relation.source), measured_rows(relation.source)
+    vectors = _vectors(measured)
+    if not vectors:
+        return pairs
+    if not all(lower_vector.fits(m, relation.max_rows) for _, m in vectors):
+        raise _too_wide()
+    found = _components(measured, name(_sums(relation.source).count))
+    return lower_vector.bounded(pairs, vectors, dict(enumerate(found)), relation.max_rows)
 
 
 def _sums(relation: Relation) -> SumPerUnit:
@@ -299,6 +325,8 @@ def _bound(measure: Measure, value: str, count: str, most: int, bits: int) -> st
             whole = value if bits == 0 else f"{value} * {_big(1 << bits)}"
             text = f"CASE WHEN {count} > {most} THEN {cut} ELSE {whole} END"
             return _narrow(text, measure.total * most << bits)
+        case NormMeasure():
+            raise InternalError("a vector is bounded as a whole")
         case _:
             assert_never(measure)
 
@@ -308,11 +336,15 @@ def _narrow(text: str, most: int) -> str:
     if most <= _FITS:
         return f"CAST({text} AS BIGINT)"
     if most > _SAFE:
-        raise UnsupportedSQLError(
-            "the bounds of this aggregate are so wide that its sums could overflow.",
-            hint="declare narrower bounds, or CLAMP(…, low, high) in the query",
-        )
+        raise _too_wide()
     return f"CAST({text} AS HUGEINT)"
+
+
+def _too_wide() -> UnsupportedSQLError:
+    return UnsupportedSQLError(
+        "the bounds of this aggregate are so wide that its sums could overflow.",
+        hint="declare narrower bounds, or CLAMP(…, low, high) in the query",
+    )
 
 
 def _big(number: int) -> str:

@@ -35,6 +35,7 @@ from dp_sql.plan.rows import (
     WindowFunction,
     WindowRows,
 )
+from dp_sql.plan.vector import NormMeasure
 
 _INFIX = {
     "+",
@@ -204,6 +205,10 @@ def measure_text(measure: Measure) -> str:
         case PairMeasure(axes=(first, second), null_component=null):
             also = ", NULL apart" if null else ""
             return f"products of the {_axis_text(first)} and of the {_axis_text(second)}{also}"
+        case NormMeasure(limit=limit, step=step):
+            return (
+                f"vector of {argument}, its length at most {float(limit):g}, step {float(step):g}"
+            )
         case _:
             assert_never(measure)
 

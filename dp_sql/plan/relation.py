@@ -24,6 +24,7 @@ from dp_sql.plan.rows import (
     StageScan,
     WindowRows,
 )
+from dp_sql.plan.vector import NormMeasure
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class PresenceMeasure:
     most: int = 0
 
 
-Measure = CountMeasure | SumMeasure | MomentMeasure | PairMeasure | PresenceMeasure
+Measure = CountMeasure | SumMeasure | MomentMeasure | PairMeasure | PresenceMeasure | NormMeasure
 
 
 def arguments(measure: Measure) -> tuple[Expression, ...]:
@@ -118,6 +119,8 @@ def arguments(measure: Measure) -> tuple[Expression, ...]:
     match measure:
         case PairMeasure(axes=axes):
             return tuple(axis.argument for axis in axes)
+        case NormMeasure(arguments=found_all):
+            return found_all
         case CountMeasure(argument=found) | PresenceMeasure(argument=found):
             return () if found is None else (found,)
         case SumMeasure(argument=found) | MomentMeasure(argument=found):
@@ -131,7 +134,7 @@ def width(measure: Measure) -> int:
     match measure:
         case CountMeasure() | SumMeasure() | PresenceMeasure():
             return 1
-        case MomentMeasure() | PairMeasure():
+        case MomentMeasure() | PairMeasure() | NormMeasure():
             return measure.size
         case _:
             assert_never(measure)
@@ -175,7 +178,8 @@ class BoundRows:
 
     One row per (unit, group) in and out. A vector of moments, of one argument or two, is multiplied
     by 2^low_bits and, where the unit has c > max_rows rows, by max_rows / c, truncated; a count becomes
-    min(count, max_rows); a sum is clamped to max_rows times the row's range; a presence becomes 0 or 1.
+    min(count, max_rows); a sum is clamped to max_rows times the row's range; the sum of a unit's vectors
+    is scaled down to max_rows times the length of a row's; a presence becomes 0 or 1.
     """
 
     source: Relation

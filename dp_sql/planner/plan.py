@@ -40,6 +40,7 @@ from dp_sql.plan.release import (
     Release,
     Vector,
 )
+from dp_sql.plan.vector import NormMeasure
 from dp_sql.planner.distincts import caps_of, counts_values
 from dp_sql.planner.histograms import Known, choice_readouts, plan_histograms
 from dp_sql.planner.keys import KeyPlan, key_column, plan_keys
@@ -394,5 +395,5 @@ def _unit(measure: Measure, low_bits: int) -> int:
     match measure:
         case MomentMeasure() | PairMeasure():
             return measure.total << low_bits
-        case CountMeasure() | PresenceMeasure() | SumMeasure():
+        case CountMeasure() | PresenceMeasure() | SumMeasure() | NormMeasure():
             return 1
