@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import assert_never
 
@@ -24,6 +25,7 @@ from dp_sql.plan.relation import (
     MomentMeasure,
     PresenceMeasure,
     Relation,
+    Sample,
     SpreadRows,
     SumMeasure,
     SumPerUnit,
@@ -173,7 +175,35 @@ def _measure(relation: MeasureRows | KeepKeys) -> str:
         if _early(values) and len(keys[column]) <= _SHORT
     ]
     text = f"SELECT {', '.join(items)}{rows.clauses(*early)}"
+    if measured.sample is not None:
+        text = _some_rows(text, measured.sample, owned=owner is not None)
     return lower_vector.measured(text, _vectors(measured))
+
+
+def _some_rows(rows: str, sample: Sample, *, owned: bool) -> str:
+    """Return a SELECT of the rows whose coin says so: that of their owner, or their own.
+
+    The number of a row names its coin, nothing else: which row gets which number is all one.
+    """
+    if owned:
+        return f"SELECT * FROM ({rows}) AS rows_ WHERE {_coin('u', sample)}"
+    numbered = f"SELECT *, row_number() OVER () AS r FROM ({rows}) AS rows_"
+    return f"SELECT * FROM ({numbered}) AS numbered_ WHERE {_coin('r', sample)}"
+
+
+def _coin(text: str, sample: Sample) -> str:
+    """Return the condition that what a text names is in the sample; never NULL for a value.
+
+    Claim:   values that are different have independent coins, each true with probability `rate` at
+             most and by less than 2^-250 below it; equal ones have the same.
+    Why:     a hash is 64 hexadecimal digits, and two such texts compare as the numbers they are. The
+             key has a fixed length, so different values make different texts.
+    Assumes: SHA-256 of a secret key of 256 random bits and a text looks random to whoever hasn't the
+             key; a value has one text (owners have exact equality, and so have whole numbers).
+    Source:  [FIPS180]
+    """
+    most = math.floor(sample.rate * 2**256)
+    return f"sha256('{sample.key}' || CAST({text} AS VARCHAR)) < '{most:064x}'"
 
 
 def _vectors(measured: MeasureRows) -> list[tuple[int, NormMeasure]]:

@@ -131,12 +131,13 @@ def _node_text(node: Relation) -> str:
             return f"Windows over one owner's rows: {'; '.join(_window_text(f) for f in functions)}"
         case SetRows(kind=set_kind):
             return set_kind.value.capitalize()
-        case MeasureRows(keys=keys, key_expressions=expressions, measures=measures):
+        case MeasureRows(keys=keys, key_expressions=expressions, measures=measures, sample=sample):
             grouped = ", ".join(
                 f"{k.name} = {expression_text(e)}" for k, e in zip(keys, expressions, strict=True)
             )
             listed = "; ".join(measure_text(m) for m in measures)
-            return f"Measure {listed}" + (f" by {grouped}" if grouped else "")
+            some = "" if sample is None else f" of a sample of units at rate {float(sample.rate):g}"
+            return f"Measure {listed}" + (f" by {grouped}" if grouped else "") + some
         case KeepKeys(columns=columns, values=values):
             shown = ", ".join(
                 "/".join(_value_text(v) for v in row) for row in values[:_SHOWN_VALUES]

@@ -141,11 +141,22 @@ def width(measure: Measure) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """A Poisson sample of the units: each is in it with probability `rate`, alone.
+
+    key: 64 hexadecimal digits, secret and fresh for each release, from which the coins are tossed.
+    """
+
+    rate: Fraction
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class MeasureRows:
     """One row a row: the group keys and, for each measure, its integers.
 
     keys: the key columns; key_expressions are aligned with them. vectors: the integer columns of
-    each measure, aligned with `measures`.
+    each measure, aligned with `measures`. sample: which units have rows here, None for all.
     """
 
     source: Rows
@@ -153,6 +164,7 @@ class MeasureRows:
     key_expressions: tuple[Expression, ...]
     measures: tuple[Measure, ...]
     vectors: tuple[tuple[Column, ...], ...]
+    sample: Sample | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ class Options:
     """What a statement's privacy clauses say of one release; None where they leave it to others.
 
     max_groups, min_units: in place of the schema's `max_groups` and `min_units_per_group`.
-    accuracy: in place of an epsilon.
+    accuracy: in place of an epsilon. sample_rate: of a Poisson sample of the units that is read.
     """
 
     epsilon: Share | None = None
@@ -106,6 +106,7 @@ class Options:
     min_units: int | None = None
     keys: KeyChoice | None = None
     accuracy: Accuracy | None = None
+    sample_rate: Fraction | None = None
 
 
 UNSAID = Options()

@@ -47,6 +47,7 @@ from dp_sql.planner.keys import KeyPlan, key_column, plan_keys
 from dp_sql.planner.lineage import column_domains, never_null
 from dp_sql.planner.measures import FINEST_CELLS, Noise, plan_measures
 from dp_sql.planner.row_grids import with_grids
+from dp_sql.planner.sampling import over_sample
 from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import Catalog, Limits
@@ -225,7 +226,7 @@ def plan_release(
     readouts = iter(wanted.readouts)
     ranked = choice_readouts(release.aggregates, histograms)
     count = len(vectors) + sum(wish.runs for wish in histograms) + len(counted)
-    return PlannedRelease(
+    planned_release = PlannedRelease(
         release,
         relation,
         columns,
@@ -241,6 +242,7 @@ def plan_release(
         tuple(replace(histogram, share=histogram.share / count) for histogram in planned),
         tuple(replace(distinct, share=Fraction(1, count)) for distinct in counted.values()),
     )
+    return over_sample(planned_release, release.options.sample_rate)
 
 
 def _distinct(

@@ -33,6 +33,7 @@ from dp_sql.sensitivity.locality import require_local
 from dp_sql.sensitivity.motion import Motion, motions_of
 from dp_sql.sensitivity.multiplicity import require_bounded, rows_per_unit
 from dp_sql.sensitivity.ownership import is_protected, owner_of, owners_of
+from dp_sql.sensitivity.sampling import sample_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ def derive(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) -> Fact
         "1" if unit.level is Level.EVENT else _rows_in_words(plan.relation),
         tuple(derive_histogram(h, cells, unit, public) for h in plan.histograms),
         tuple(derive_distinct(d, cells, unit, public) for d in plan.distincts),
+        sample_rate(plan, unit, public),
     )
 
 

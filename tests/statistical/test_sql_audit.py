@@ -16,7 +16,7 @@ import pytest
 from test_release_audit import epsilon_at_least
 
 import dp_sql
-from dp_sql.executor import lower_vector
+from dp_sql.executor import lower_relation, lower_vector
 from dp_sql.mechanisms import chooser
 from dp_sql.mechanisms.sampler import Rate
 from dp_sql.plan.vector import NormMeasure
@@ -60,7 +60,14 @@ CASES = {
 
 
 def answers(
-    folder: Path, call: str, more: tuple[int, int], *, level: str, runs: int, kind: str
+    folder: Path,
+    call: str,
+    more: tuple[int, int],
+    *,
+    level: str,
+    runs: int,
+    kind: str = "permute_and_flip",
+    **amounts: str,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the answers of all groups without and with one row more in each."""
     samples = []
@@ -84,7 +91,8 @@ def answers(
         con.close()
         with dp_sql.connect(here / "schema.yaml", ledger=":memory:") as connection:
             sql = f"SELECT {call} AS v FROM rows GROUP BY g"
-            found = connection.sql(sql, epsilon=str(EPSILON), delta="1e-9").fetchall()
+            asked: dict[str, str] = {"epsilon": str(EPSILON), "delta": "1e-9", **amounts}
+            found = connection.sql(sql, **asked).fetchall()  # type: ignore[arg-type]
         assert len(found) == runs
         samples.append(np.array([row[0] for row in found], dtype=float))
     return samples[0], samples[1]
@@ -152,5 +160,24 @@ def test_the_audit_finds_a_vector_that_is_too_long(
 
     monkeypatch.setattr(lower_vector, "measured", longer)
     call, more = CASES["vector"]
-    samples = answers(tmp_path, call, more, level="event", runs=4_000, kind="permute_and_flip")
+    samples = answers(tmp_path, call, more, level="event", runs=4_000)
+    assert epsilon_at_least(*samples) > EPSILON
+
+
+SAMPLED = {"sample_rate": "0.1", "delta": "0"}
+
+
+@pytest.mark.parametrize("level", ["event", "user"])
+def test_neighbours_look_no_more_different_over_a_sample(level: str, tmp_path: Path) -> None:
+    call, more = CASES["vector"]
+    bound = epsilon_at_least(*answers(tmp_path, call, more, level=level, runs=4_000, **SAMPLED))
+    assert bound <= EPSILON
+
+
+def test_the_audit_finds_a_sample_that_holds_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lower_relation, "_coin", lambda text, _: f"{text} IS NOT NULL")
+    call, more = CASES["vector"]
+    samples = answers(tmp_path, call, more, level="event", runs=4_000, **SAMPLED)
     assert epsilon_at_least(*samples) > EPSILON
