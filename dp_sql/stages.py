@@ -18,6 +18,7 @@ from dp_sql.ends import (
 )
 from dp_sql.errors import InternalError, QueryError
 from dp_sql.executor.engine import Engine
+from dp_sql.mechanisms.calibrate_gaussian import sigma1
 from dp_sql.mechanisms.consistency import consistent, read_sets
 from dp_sql.mechanisms.empty import without_empty
 from dp_sql.mechanisms.measurement import Measurement, calibrate_sets
@@ -123,14 +124,14 @@ def measured(
     if any(fact.sample_rate != rate for fact in facts):
         raise InternalError("a plan reads another sample than its release")
     gaussian = _gaussian_allowed(parsed.tables, catalog)
+    # on a sample Gaussian noise has the better Rényi curve, and steps are many
+    alone = rate is not None and gaussian and delta > 0 and sigma1(epsilon, delta) is not None
     measurements = calibrate_sets(
         list(zip(plans, facts, strict=True)),
         epsilon=epsilon,
         delta=delta,
         gaussian_allowed=gaussian,
-        # on a sample Gaussian noise has the better Rényi curve, and steps are many
-        laplace_allowed="laplace" in catalog.mechanisms.noise
-        and not (rate is not None and gaussian and delta > 0),
+        laplace_allowed="laplace" in catalog.mechanisms.noise and not alone,
         min_units=limits_of(parsed, catalog).min_units_per_group,
     )
     if rate is not None:

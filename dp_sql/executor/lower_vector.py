@@ -45,7 +45,8 @@ def measured(rows: str, measures: Placed) -> str:
              it is at most sqrt n and is divided by it: either way at most limit / step in size, up
              to a few units of a DOUBLE's last place, before it is rounded to an integer. So squares
              and their sum are at most 2^62 (`NormMeasure`).
-    Assumes: DuckDB's BIGINT arithmetic is exact; IEEE arithmetic up to a few units in the last place.
+    Assumes: DuckDB's BIGINT arithmetic is exact; IEEE arithmetic up to a few units in the last place,
+             whose results for one row don't depend on other rows.
     Source:  [IEEE754], [Dwork2006]
     """
     text = rows

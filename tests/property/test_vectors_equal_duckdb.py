@@ -132,3 +132,17 @@ def test_nothing_is_summed_where_an_entry_is_null(
     sql = "SELECT VECTOR_SUM([n, NULL], 10) AS v FROM rows WHERE n IS NOT NULL"
     ((v,),) = connection.sql(sql, epsilon=10**11, delta="1e-9").fetchall()
     assert v == pytest.approx([0, 0], abs=1e-3)
+
+
+def test_an_entry_may_be_asked_within_an_error(
+    opened: tuple[dp_sql.Connection, duckdb.DuckDBPyConnection],
+) -> None:
+    connection, plain = opened
+    sql = "SELECT 2 * VECTOR_SUM([n, f], 10)[2] AS v FROM rows WHERE n IS NOT NULL"
+    result = connection.sql(sql, within=400, confidence=0.999)
+    ((found,),) = result.fetchall()
+    call = formula(["n", "f"], "10", "n IS NOT NULL")
+    ((wanted,),) = plain.execute(f"SELECT {call}[2] FROM rows").fetchall()
+    assert abs(found - 2 * wanted) < 800
+    (((low, high),),) = connection.sql(sql, epsilon=1).intervals(level=0.95)
+    assert low < high

@@ -13,7 +13,7 @@ import pytest
 
 import dp_sql
 from dp_sql.budget.accountant import filter_of, order_of, price
-from dp_sql.errors import ParameterError, QueryError, UnsupportedSQLError
+from dp_sql.errors import BudgetExceededError, ParameterError, QueryError, UnsupportedSQLError
 from dp_sql.privacy.event import PureEvent, SampledEvent
 
 SCHEMA = """
@@ -157,6 +157,28 @@ def test_without_delta_noise_is_laplace_and_pure_privacy_is_amplified(tmp_path: 
     # 3 groups of 4 rows, at ln(1 + 100 (e - 1)) on the sample
     scale = 12 / math.log1p(100 * math.expm1(1))
     assert float(re.search(r"Laplace of scale ([\d.]+)", text)[1]) == pytest.approx(scale, rel=1e-2)  # type: ignore[index]
+
+
+def test_where_gaussian_noise_is_out_of_range_it_is_laplace(tmp_path: Path) -> None:
+    with opened(tmp_path) as connection:
+        cost = connection.sql(COUNTED, epsilon=10**6, delta="1e-6", sample_rate="0.1").cost[
+            "visits"
+        ]
+        assert cost.events == (PureEvent(Fraction(10**6)),)
+
+
+def test_the_budget_refuses_a_step_too_many_and_says_what_is_left(tmp_path: Path) -> None:
+    with opened(tmp_path, ("epsilon: 1e9, delta: 0.1", "epsilon: 1, delta: 1e-5")) as connection:
+        steps = []
+
+        def train() -> None:
+            while True:
+                connection.sql(VECTOR, epsilon="0.7", delta="1e-6", sample_rate="0.5")
+                steps.append(1)
+
+        with pytest.raises(BudgetExceededError, match="by the Rényi rule"):
+            train()
+    assert 1 < len(steps) < 50
 
 
 def test_the_answer_and_explain_say_that_it_is_a_sample(tmp_path: Path) -> None:
