@@ -83,7 +83,8 @@ def bounded(pairs: str, measures: Placed, names: dict[int, tuple[str, ...]], mos
     Why:     as for rows. A vector within the limit stays as it is; of a longer one every entry is
              truncated toward zero, after it was scaled to a length that is shorter than the limit by
              2^-40 of it, more than floats err. Either way an entry is at most the limit in size, up to
-             a few units of a DOUBLE's last place, which fits a BIGINT; the squares are HUGEINT.
+             a few units of a DOUBLE's last place, which fits a BIGINT; the squares are HUGEINT. The
+             factor is at most 1, so the casts hold for any vector, whichever branch is computed.
     Assumes: as `measured`; `fits`.
     Source:  [IEEE754], [Dwork2006]
     """
@@ -94,10 +95,11 @@ def bounded(pairs: str, measures: Placed, names: dict[int, tuple[str, ...]], mos
         floats = [f"CAST({name} AS DOUBLE)" for name in names[index]]
         squares = " + ".join(f"{value} * {value}" for value in floats)
         ends, longest = literal(limit**2, DOUBLE), literal(limit, DOUBLE)
+        whole = literal(1.0, DOUBLE)
+        factor = f"CASE WHEN l{index} <= {ends} THEN {whole} ELSE {longest} / sqrt(l{index}) END"
         scaled = ", ".join(
             f"CAST(CASE WHEN l{index} <= {ends} THEN {name} "
-            f"ELSE CAST(trunc({value} * ({longest} / sqrt(l{index}))) AS HUGEINT) END AS BIGINT) "
-            f"AS y{index}_{k}"
+            f"ELSE CAST(trunc({value} * e{index}) AS HUGEINT) END AS BIGINT) AS y{index}_{k}"
             for k, (name, value) in enumerate(zip(names[index], floats, strict=True))
         )
         huge = " + ".join(
@@ -109,8 +111,9 @@ def bounded(pairs: str, measures: Placed, names: dict[int, tuple[str, ...]], mos
         )
         text = (
             f"SELECT *, {kept} FROM (SELECT *, {huge} <= {square} AS z{index} FROM "
-            f"(SELECT *, {scaled} FROM (SELECT *, {squares} AS l{index} FROM ({text}) AS sums_) "
-            "AS long_) AS steps_) AS tested_"
+            f"(SELECT *, {scaled} FROM (SELECT *, {factor} AS e{index} FROM "
+            f"(SELECT *, {squares} AS l{index} FROM ({text}) AS sums_) AS long_) AS scaled_) AS steps_) "
+            "AS tested_"
         )
     return f"({text}) AS vectors_"
 
