@@ -140,3 +140,32 @@ def test_a_large_noise_makes_the_grid_coarser() -> None:
     coarse = _measure(Asked(COLUMNS, Fraction(1)), BOUNDS[0], Fraction(10**8), 1)
     assert coarse.step > fine.step
     assert coarse.radius * 10**8 < 2**48
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_what_a_unit_adds_depends_on_its_own_rows_alone(threads: int) -> None:
+    """Bit by bit: floats of one row, and sums of one unit, are the same whoever else is there."""
+    columns = tuple(Ref(Column(i, f"x{i}", sqltype.DOUBLE)) for i in range(3))
+    measure = _measure(Asked(columns, Fraction(3, 10)), [Domain()] * 3, Fraction(10), ROWS_OF_UNIT)
+    items = lower_vector.entries(0, measure, [(f"x{i}", sqltype.DOUBLE) for i in range(3)])
+    names = ("s0", "s1", "s2")
+    sums = ", ".join(f"CAST(sum(g0_{k}) AS HUGEINT) AS s{k}" for k in range(3))
+    added = {}
+    with duckdb.connect(config={"threads": threads}) as con:
+        for setting in PINNED:
+            con.execute(setting)
+        con.execute(
+            "CREATE TABLE rows_ AS SELECT CAST(hash(i) % 997 AS INTEGER) AS u, "
+            "sin(i) AS x0, cos(i * i) / 7 AS x1, tan(i) AS x2 FROM range(120000) AS r(i)"
+        )
+        for kept, order in (("TRUE", "u"), ("u % 3 = 0", "x2"), ("u = 66", "x0")):
+            con.execute(f"CREATE OR REPLACE TABLE some_ AS FROM rows_ WHERE {kept} ORDER BY {order}")
+            rows = f"SELECT u, {', '.join(items)} FROM some_"
+            vectors = lower_vector.measured(rows, [(0, measure)])
+            pairs = f"(SELECT u, {sums} FROM ({vectors}) AS m_ GROUP BY u) AS pairs_"
+            item = lower_vector.bounded(pairs, [(0, measure)], {0: names}, ROWS_OF_UNIT)
+            found = con.execute(f"SELECT u, b0_0, b0_1, b0_2 FROM {item}").fetchall()
+            added[kept] = {u: vector for u, *vector in found}
+    assert len(added["TRUE"]) == 997
+    for some in added.values():
+        assert all(added["TRUE"][u] == vector for u, vector in some.items())
