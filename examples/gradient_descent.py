@@ -31,7 +31,7 @@ ROWS = f"""(
     SELECT {ITEMS}, CASE WHEN weeks_worked >= 48 THEN 1 ELSE 0 END AS y
     FROM census WHERE age >= 18 AND pid % 4 {{part}}
 )"""
-STEPS, RATE, EPSILON, DELTA = 25, 0.05, 0.1, 1e-8
+STEPS, RATE, EPSILON, DELTA = 20, 0.05, 0.1, 1e-8
 
 with dp_sql.connect(
     ROOT / "schemas" / "census.yaml", data_dir=ROOT / "examples" / "data", ledger=":memory:"
@@ -48,7 +48,7 @@ with dp_sql.connect(
         """
         ((total,),) = connection.sql(step, epsilon=EPSILON, delta=DELTA, sample_rate=RATE)
         momentum = 0.9 * momentum + np.array(total) / (RATE * persons)
-        weights += 0.8 * momentum
+        weights += 1.0 * momentum
     print("weights:", ", ".join(f"{f} {w:.2f}" for f, w in zip(FEATURES, weights, strict=True)))
     print(f"{STEPS} steps of epsilon {EPSILON} on samples of {RATE:.0%} of {persons} persons:")
     for line in connection.budget()["census"].lines():

@@ -71,8 +71,9 @@ def exact(value: object, low: Fraction, high: Fraction) -> Fraction | None:
     return min(max(Fraction(value), low), high)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("found", BOUNDS)
-@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize(
+    ("limit", "found"), [(limit, BOUNDS[i % 3]) for i, limit in enumerate((*LIMITS, LIMITS[0]))]
+)
 def test_no_row_is_longer_than_its_measure(
     connection: duckdb.DuckDBPyConnection, limit: Fraction, found: list[Domain]
 ) -> None:
@@ -159,7 +160,9 @@ def test_what_a_unit_adds_depends_on_its_own_rows_alone(threads: int) -> None:
             "sin(i) AS x0, cos(i * i) / 7 AS x1, tan(i) AS x2 FROM range(120000) AS r(i)"
         )
         for kept, order in (("TRUE", "u"), ("u % 3 = 0", "x2"), ("u = 66", "x0")):
-            con.execute(f"CREATE OR REPLACE TABLE some_ AS FROM rows_ WHERE {kept} ORDER BY {order}")
+            con.execute(
+                f"CREATE OR REPLACE TABLE some_ AS FROM rows_ WHERE {kept} ORDER BY {order}"
+            )
             rows = f"SELECT u, {', '.join(items)} FROM some_"
             vectors = lower_vector.measured(rows, [(0, measure)])
             pairs = f"(SELECT u, {sums} FROM ({vectors}) AS m_ GROUP BY u) AS pairs_"

@@ -21,11 +21,11 @@ from dp_sql.sensitivity import delta
 
 def test_no_neighbour_moves_a_sum_of_vectors_further_than_derived() -> None:
     test_oracle.COUNTS.clear()
-    for index in range(50):
+    for index in range(26):
         test_oracle.examine(Random(f"vectors-{index}"), write=vector_statement)
     test_oracle.report("oracle, vectors")
-    assert test_oracle.COUNTS["plans"] >= 40
-    assert test_oracle.COUNTS["filled"] >= 2
+    assert test_oracle.COUNTS["plans"] >= 20
+    assert test_oracle.COUNTS["filled"] >= 1
 
 
 @pytest.mark.slow
@@ -40,11 +40,11 @@ def test_no_neighbour_moves_a_sum_of_vectors_further_than_derived_long(seed: int
 
 def test_no_zeroed_column_moves_a_sum_of_vectors_further_than_derived() -> None:
     test_oracle_kept.COUNTS.clear()
-    for index in range(20):
+    for index in range(10):
         test_oracle_kept.examine_zeroed(Random(f"zero-vectors-{index}"), vector_statement)
     test_oracle_kept.report("zero_out, vectors")
-    assert test_oracle_kept.COUNTS["plans"] >= 15
-    assert test_oracle_kept.COUNTS["exact"] >= 10
+    assert test_oracle_kept.COUNTS["plans"] >= 8
+    assert test_oracle_kept.COUNTS["exact"] >= 5
 
 
 _MEASURED, _BOUNDED = lower_vector.measured, lower_vector.bounded

@@ -67,7 +67,7 @@ def formula(entries: list[str], limit: str, condition: str) -> str:
 
 
 @pytest.mark.parametrize("by", ["", "g"])
-@pytest.mark.parametrize("limit", ["0.5", "10", "1e6"])
+@pytest.mark.parametrize("limit", ["0.5", "1e6"])
 @pytest.mark.parametrize(
     ("entries", "condition"),
     [
