@@ -35,6 +35,7 @@ _PUBLIC = frozenset(
         AggregateKind.COUNT_DISTINCT,
         AggregateKind.SUM,
         AggregateKind.REGR_COUNT,
+        AggregateKind.VECTOR_SUM,
     }
 )  # kinds whose noise can be known without the data
 

@@ -38,6 +38,7 @@ from dp_sql.postprocess import Answer, PostProcessor, new_database
 from dp_sql.privacy.amount import Amount
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.result import Interval, Result
+from dp_sql.sampling import sampled
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.loader import load
 from dp_sql.tune import Ends, Tuning, place_of, tune
@@ -97,6 +98,7 @@ class Connection:
         delta: Amount | None = None,
         within: Amount | None = None,
         confidence: Amount | None = None,
+        sample_rate: Amount | None = None,
     ) -> Result:
         """Answer one statement and debit its cost.
 
@@ -105,6 +107,9 @@ class Connection:
         within: in place of epsilon, how far each shown count and sum may be from its value without
         noise in a share of `confidence` of all runs (0.95 where not given): the statement then takes
         the smallest epsilon of three digits for that, which `explain` tells beforehand.
+        sample_rate: each release of the statement reads a fresh sample that holds each unit with this
+        probability, between 0 and 1; its numbers are those of the sample, and epsilon and delta are
+        still what the statement costs.
         Raises QueryError (nothing was run or charged), BudgetExceededError (likewise), LedgerError,
         EngineError (the cost stays charged).
         """
@@ -112,11 +117,11 @@ class Connection:
         with self._with_example(query):
             explained = starts_with(query, "EXPLAIN") if isinstance(query, str) else None
             if explained is not None:
-                return self._explained(explained, epsilon, delta, within, confidence)
+                return self._explained(explained, epsilon, delta, within, confidence, sample_rate)
             setting = read_setting(query) if isinstance(query, str) else None
             if setting is not None:
                 return self._set(setting)
-            prepared = self._prepare(query, epsilon, delta, within, confidence)
+            prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
         try:
             receipt = self._reserve(query, prepared.costs)
         except BudgetExceededError as error:
@@ -143,11 +148,12 @@ class Connection:
         delta: Amount | None = None,
         within: Amount | None = None,
         confidence: Amount | None = None,
+        sample_rate: Amount | None = None,
     ) -> str:
         """Return what a statement would do and cost, as text. Reads no protected row, costs nothing."""
         self._open()
         with self._with_example(query):
-            prepared = self._prepare(query, epsilon, delta, within, confidence)
+            prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
         states = {table: self._ledger.state(self._identities[table]) for table in prepared.costs}
         return explanation(prepared, self._catalog, states)
 
@@ -227,11 +233,12 @@ class Connection:
         delta: Amount | None,
         within: Amount | None,
         confidence: Amount | None,
+        sample_rate: Amount | None,
     ) -> stages.Prepared:
         defaults = self._catalog.defaults
         call = read_amounts(epsilon, delta, defaults)
         asked = read_asked(within, confidence, epsilon)
-        plan = parse(query, self._catalog, self._describe)
+        plan = sampled(parse(query, self._catalog, self._describe), sample_rate, asked)
         public = stages.StagedFacts(plan, self._engine, self._post)
         plan, call = accurate(plan, asked, call, self._session, self._catalog, public)
         spent = parts(plan, call, self._session, defaults)
@@ -274,6 +281,7 @@ class Connection:
         delta: Amount | None,
         within: Amount | None,
         confidence: Amount | None,
+        sample_rate: Amount | None,
     ) -> Result:
         first = rest.split(maxsplit=1)[0].upper() if rest.strip() else ""
         if first.startswith("("):
@@ -283,7 +291,12 @@ class Connection:
                 "EXPLAIN ANALYZE prints how many rows the data have.", hint="EXPLAIN SELECT …"
             )
         text = self.explain(
-            rest, epsilon=epsilon, delta=delta, within=within, confidence=confidence
+            rest,
+            epsilon=epsilon,
+            delta=delta,
+            within=within,
+            confidence=confidence,
+            sample_rate=sample_rate,
         )
         rows: list[tuple[Any, ...]] = [(line,) for line in text.splitlines()]
         answer = Answer(("explain",), ("VARCHAR",), rows, ())

@@ -255,6 +255,11 @@ def _distinct_error(counter: Counter) -> str:
 
 
 def _aggregate(aggregate: Aggregate) -> str:
+    if aggregate.entry is not None:
+        first = aggregate.entry.place == 0
+        entries = ", ".join(map(expression_text, aggregate.values)) if first else "…"
+        limit = f"{float(aggregate.entry.max_norm):g}"
+        return f"{aggregate.kind.value}([{entries}], {limit})[{aggregate.entry.place + 1}]"
     if aggregate.argument is None:
         return aggregate.kind.value
     argument = expression_text(aggregate.argument)

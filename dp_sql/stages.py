@@ -18,12 +18,14 @@ from dp_sql.ends import (
 )
 from dp_sql.errors import InternalError, QueryError
 from dp_sql.executor.engine import Engine
+from dp_sql.mechanisms.calibrate_gaussian import sigma1
 from dp_sql.mechanisms.consistency import consistent, read_sets
 from dp_sql.mechanisms.empty import without_empty
 from dp_sql.mechanisms.measurement import Measurement, calibrate_sets
 from dp_sql.mechanisms.readout import read
 from dp_sql.mechanisms.release import Released, release
 from dp_sql.mechanisms.sampler import Sampler
+from dp_sql.mechanisms.sampling import in_all, on_sample
 from dp_sql.plan.facts import Facts
 from dp_sql.plan.public import Image, PublicFacts, PublicRows
 from dp_sql.plan.relation import Relation, inputs
@@ -133,16 +135,26 @@ def measured(
 
     Raises QueryError where it can't be answered with this part. No protected row is read.
     """
-    plans = plan_sets(parsed, catalog, public, part.epsilon)
+    rate, epsilon, delta = parsed.options.sample_rate, part.epsilon, part.delta
+    if rate is not None:
+        epsilon, delta = on_sample(epsilon, delta, rate)
+    plans = plan_sets(parsed, catalog, public, epsilon)
     facts = [derive(plan, catalog.unit, public) for plan in plans]
+    if any(fact.sample_rate != rate for fact in facts):
+        raise InternalError("a plan reads another sample than its release")
+    gaussian = _gaussian_allowed(parsed.tables, catalog)
+    # on a sample Gaussian noise has the better Rényi curve, and steps are many
+    alone = rate is not None and gaussian and delta > 0 and sigma1(epsilon, delta) is not None
     measurements = calibrate_sets(
         list(zip(plans, facts, strict=True)),
-        epsilon=part.epsilon,
-        delta=part.delta,
-        gaussian_allowed=_gaussian_allowed(parsed.tables, catalog),
-        laplace_allowed="laplace" in catalog.mechanisms.noise,
+        epsilon=epsilon,
+        delta=delta,
+        gaussian_allowed=gaussian,
+        laplace_allowed="laplace" in catalog.mechanisms.noise and not alone,
         min_units=limits_of(parsed, catalog).min_units_per_group,
     )
+    if rate is not None:
+        measurements = tuple(in_all(m, part.epsilon, rate) for m in measurements)
     return list(zip(plans, facts, measurements, strict=True))
 
 

@@ -23,6 +23,7 @@ from dp_sql.privacy.event import (
     KeySelectionEvent,
     LaplaceEvent,
     PureEvent,
+    SampledEvent,
 )
 from dp_sql.schema.catalog import AccountantKind
 
@@ -212,7 +213,7 @@ def _shrinks(event: Event) -> bool:
     match event:
         case LaplaceEvent() | PureEvent() | KeySelectionEvent(noise=LaplaceEvent()):
             return True
-        case GaussianEvent() | KeySelectionEvent():
+        case GaussianEvent() | KeySelectionEvent() | SampledEvent():
             return False
         case _:
             assert_never(event)

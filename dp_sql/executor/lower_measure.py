@@ -24,6 +24,7 @@ from dp_sql.plan.relation import (
     SumMeasure,
 )
 from dp_sql.plan.sql_text import literal, once
+from dp_sql.plan.vector import NormMeasure
 from dp_sql.schema.sqltype import BIGINT, DOUBLE, HUGEINT, INTEGER, INTEGER_BITS, Kind, SqlType
 
 _BIG = 2**63 - 1  # the largest BIGINT
@@ -75,12 +76,28 @@ def grids(measure: Measure, arguments: Sequence[tuple[str, SqlType]]) -> tuple[s
 
     arguments: the lowered arguments, aligned with `plan.relation.arguments`. Each is as in `grid`.
     """
+    if isinstance(measure, NormMeasure):
+        raise InternalError("a vector has integers of its own")
     if not isinstance(measure, PairMeasure):
         return (grid(measure, arguments[0] if arguments else None),)
     return tuple(
         _placed(*argument, _line(axis.low, axis.high, axis.cells, (0, axis.cells)))
         for axis, argument in zip(measure.axes, arguments, strict=True)
     )
+
+
+def clamped_double(text: str, type_: SqlType, low: Fraction, high: Fraction) -> str:
+    """Return a number as a DOUBLE between two ends, NULL for NULL and NaN."""
+    match type_.kind:
+        case Kind.NULL:
+            return literal(None, DOUBLE)
+        case Kind.BOOLEAN:
+            text = f"CAST(CAST({text} AS INTEGER) AS DOUBLE)"
+        case Kind.DOUBLE:
+            pass
+        case _:
+            text = f"CAST({text} AS DOUBLE)"
+    return _clamped_float(text, literal(_float(low), DOUBLE), literal(_float(high), DOUBLE))
 
 
 def _line(low: Fraction, high: Fraction, cells: int, ends: tuple[int, int]) -> _Affine:

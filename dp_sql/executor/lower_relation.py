@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import assert_never
 
 from dp_sql.errors import InternalError, UnsupportedSQLError
+from dp_sql.executor import lower_vector
 from dp_sql.executor.lower_expression import canonical, literal, lower
 from dp_sql.executor.lower_measure import grids
 from dp_sql.executor.lower_public import contiguous, fetched
@@ -23,6 +25,7 @@ from dp_sql.plan.relation import (
     MomentMeasure,
     PresenceMeasure,
     Relation,
+    Sample,
     SpreadRows,
     SumMeasure,
     SumPerUnit,
@@ -30,6 +33,7 @@ from dp_sql.plan.relation import (
 )
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.plan.rows import Filter
+from dp_sql.plan.vector import NormMeasure
 from dp_sql.privacy.contribution import Divided
 from dp_sql.schema.sqltype import SqlType
 from dp_sql.sensitivity.ownership import owner_of
@@ -62,7 +66,7 @@ def _totals(relation: Relation) -> str:
     group = f" GROUP BY {', '.join(keys)}" if keys else ""
     if isinstance(relation, BoundRows):
         sums = [f"coalesce(sum({text}), 0)" for text, _ in _bounded(relation)]
-        return f"SELECT {', '.join([*shown, *sums])} FROM {_pairs(relation.source)}{group}"
+        return f"SELECT {', '.join([*shown, *sums])} FROM {_with_vectors(relation)}{group}"
     accumulated = _accumulated(measured) or {ROW_COUNT: "s0_0"}  # keys alone are counted too
     counted = ", ".join([*keys, *(f"{text} AS {named}" for text, named in accumulated.items())])
     sums = [part for parts in _components(measured) for part in parts]
@@ -82,10 +86,7 @@ def measured_rows(relation: Relation) -> MeasureRows:
         inner = inner.source
     for measure in inner.measures:
         if not holds(measure):
-            raise UnsupportedSQLError(
-                "the bounds of this aggregate are so wide that its sums could overflow.",
-                hint="declare narrower bounds, or CLAMP(…, low, high) in the query",
-            )
+            raise _too_wide()
     return inner
 
 
@@ -154,7 +155,8 @@ def _measure(relation: MeasureRows | KeepKeys) -> str:
         for m in measured.measures
         for argument in arguments(m)
         if not (
-            isinstance(m, SumMeasure | MomentMeasure | PairMeasure) and isinstance(argument, Ref)
+            isinstance(m, SumMeasure | MomentMeasure | PairMeasure | NormMeasure)
+            and isinstance(argument, Ref)
         )
     ]
     rows = readable(source, frozenset(c.number for e in used for c in columns_of(e)))
@@ -166,6 +168,9 @@ def _measure(relation: MeasureRows | KeepKeys) -> str:
         items.append(f"{keys[key]} AS {name(key)}")
     for index, measure in enumerate(measured.measures):
         lowered = [(lower(argument, rows.text), argument.type) for argument in arguments(measure)]
+        if isinstance(measure, NormMeasure):
+            items += lower_vector.entries(index, measure, lowered)
+            continue
         for text, letter in zip(grids(measure, lowered), "gh", strict=False):
             items.append(f"{text} AS {letter}{index}")
     early = [
@@ -173,7 +178,41 @@ def _measure(relation: MeasureRows | KeepKeys) -> str:
         for column, values in _public_values(relation)
         if _early(values) and len(keys[column]) <= _SHORT
     ]
-    return f"SELECT {', '.join(items)}{rows.clauses(*early)}"
+    text = f"SELECT {', '.join(items)}{rows.clauses(*early)}"
+    if measured.sample is not None:
+        text = _some_rows(text, measured.sample, owned=owner is not None)
+    return lower_vector.measured(text, _vectors(measured))
+
+
+def _some_rows(rows: str, sample: Sample, *, owned: bool) -> str:
+    """Return a SELECT of the rows whose coin says so: that of their owner, or their own.
+
+    The number of a row names its coin, nothing else: which row gets which number is all one.
+    """
+    if owned:
+        return f"SELECT * FROM ({rows}) AS rows_ WHERE {_coin('u', sample)}"
+    numbered = f"SELECT *, row_number() OVER () AS r FROM ({rows}) AS rows_"
+    return f"SELECT * FROM ({numbered}) AS numbered_ WHERE {_coin('r', sample)}"
+
+
+def _coin(text: str, sample: Sample) -> str:
+    """Return the condition that what a text names is in the sample; never NULL for a value.
+
+    Claim:   values that are different have independent coins, each true with probability `rate` at
+             most and by less than 2^-250 below it; equal ones have the same.
+    Why:     a hash is 64 hexadecimal digits, and two such texts compare as the numbers they are. The
+             key has a fixed length, so different values make different texts.
+    Assumes: SHA-256 of a secret key of 256 random bits and a text looks random to whoever hasn't the
+             key; a value has one text (owners have exact equality, and so have whole numbers).
+    Source:  [FIPS180]
+    """
+    most = math.floor(sample.rate * 2**256)
+    return f"sha256('{sample.key}' || CAST({text} AS VARCHAR)) < '{most:064x}'"
+
+
+def _vectors(measured: MeasureRows) -> list[tuple[int, NormMeasure]]:
+    """Return the measures of vectors with their places."""
+    return [(i, m) for i, m in enumerate(measured.measures) if isinstance(m, NormMeasure)]
 
 
 def _early(values: list[object]) -> bool:
@@ -288,7 +327,7 @@ def _bound_rows(relation: BoundRows) -> str:
     measured = measured_rows(relation.source)
     items = ["u", *(name(k) for k in measured.keys)]
     items += [f"{text} AS {name(c)}" for text, c in _bounded(relation)]
-    return f"SELECT {', '.join(items)} FROM {_pairs(relation.source)}"
+    return f"SELECT {', '.join(items)} FROM {_with_vectors(relation)}"
 
 
 def _bounded(relation: BoundRows) -> list[tuple[str, Column]]:
@@ -310,10 +349,27 @@ def _bounded(relation: BoundRows) -> list[tuple[str, Column]]:
         strict=True,
     )
     return [
-        (_bound(measure, text, count, most, bits), column)
-        for measure, vector, texts, bits in parts
-        for text, column in zip(texts, vector, strict=True)
+        (
+            f"b{index}_{k}"  # of `_with_vectors`
+            if isinstance(measure, NormMeasure)
+            else _bound(measure, text, count, most, bits),
+            column,
+        )
+        for index, (measure, vector, texts, bits) in enumerate(parts)
+        for k, (text, column) in enumerate(zip(texts, vector, strict=True))
     ]
+
+
+def _with_vectors(relation: BoundRows) -> str:
+    """Return a FROM item of the (unit, group) pairs that stay, with what they add of vectors."""
+    pairs, measured = _pairs(relation.source), measured_rows(relation.source)
+    vectors = _vectors(measured)
+    if not vectors:
+        return pairs
+    if not all(lower_vector.fits(m, relation.max_rows) for _, m in vectors):
+        raise _too_wide()
+    found = _components(measured, name(_sums(relation.source).count))
+    return lower_vector.bounded(pairs, vectors, dict(enumerate(found)), relation.max_rows)
 
 
 def _sums(relation: Relation) -> SumPerUnit:
@@ -346,6 +402,8 @@ def _bound(measure: Measure, value: str, count: str, most: int, bits: int) -> st
             whole = value if bits == 0 else f"{value} * {_big(1 << bits)}"
             text = f"CASE WHEN {count} > {most} THEN {cut} ELSE {whole} END"
             return _narrow(text, measure.total * most << bits)
+        case NormMeasure():
+            raise InternalError("a vector is bounded as a whole")
         case _:
             assert_never(measure)
 
@@ -355,11 +413,15 @@ def _narrow(text: str, most: int) -> str:
     if most <= _FITS:
         return f"CAST({text} AS BIGINT)"
     if most > _SAFE:
-        raise UnsupportedSQLError(
-            "the bounds of this aggregate are so wide that its sums could overflow.",
-            hint="declare narrower bounds, or CLAMP(…, low, high) in the query",
-        )
+        raise _too_wide()
     return f"CAST({text} AS HUGEINT)"
+
+
+def _too_wide() -> UnsupportedSQLError:
+    return UnsupportedSQLError(
+        "the bounds of this aggregate are so wide that its sums could overflow.",
+        hint="declare narrower bounds, or CLAMP(…, low, high) in the query",
+    )
 
 
 def _big(number: int) -> str:

@@ -13,6 +13,7 @@ from dp_sql.plan.relation import (
     PresenceMeasure,
     SumMeasure,
 )
+from dp_sql.plan.vector import NormMeasure
 
 ROW_COUNT = "count(*)"
 _ROWS = 2**45  # more rows than any database holds
@@ -34,6 +35,8 @@ def accumulators(measure: Measure, place: str, second: str = "") -> tuple[str, .
             return (f"count({place})",)
         case SumMeasure():
             return (_total(place),)
+        case NormMeasure(size=size):
+            return tuple(_total(f"{place}_{k}") for k in range(size))
         case MomentMeasure(cells=cells, degree=degree, null_component=null_component):
             totals = [_total(place)]
             if degree == 2:
@@ -86,6 +89,8 @@ def components(measure: Measure, names: tuple[str, ...]) -> tuple[str, ...]:
             return names
         case SumMeasure():
             return (f"{names[0]}.value",)
+        case NormMeasure():
+            return tuple(f"{found}.value" for found in names)
         case MomentMeasure(cells=cells, degree=degree, null_component=null_component):
             n, s = f"{names[0]}.count", f"{names[0]}.value"
             if measure.rows is not None:

@@ -19,7 +19,7 @@ from dp_sql.mechanisms.threshold import gaussian_threshold, laplace_threshold, l
 from dp_sql.plan.facts import Facts
 from dp_sql.plan.relation import Measure
 from dp_sql.plan.release import PlannedRelease
-from dp_sql.privacy.contribution import Box, Change, ContributionSet, Divided, Simplex
+from dp_sql.privacy.contribution import Ball, Box, Change, ContributionSet, Divided, Simplex
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.privacy.event import (
     Event,
@@ -430,7 +430,7 @@ def _size(contribution: ContributionSet) -> int:
     match contribution:
         case Box(low=low, high=high):
             return max(1, *(-end for end in low), *high)
-        case Simplex(total=total) | Divided(weight=total):
+        case Simplex(total=total) | Divided(weight=total) | Ball(radius=total):
             return total
         case _:
             assert_never(contribution)

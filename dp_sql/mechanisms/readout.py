@@ -36,6 +36,7 @@ from dp_sql.plan.release import (
     VarianceReadout,
     VectorReadout,
 )
+from dp_sql.plan.vector import NormMeasure
 from dp_sql.schema.sqltype import BIGINT, Kind, SqlType
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -94,12 +95,12 @@ class LinearForm:
 
     def total(self, components: list[AnyIntegers]) -> AnyIntegers:
         """Return the weighted sum before the division, without overflow."""
-        reach = sum(abs(w) * peak(c) for w, c in zip(self.weights, components, strict=True))
-        big = reach > _SAFE or any(abs(w) > _SAFE for w in self.weights)
-        terms = [
-            (component.astype(object) if big else component) * weight
-            for weight, component in zip(self.weights, components, strict=True)
-        ]
+        pairs = [(w, c) for w, c in zip(self.weights, components, strict=True) if w]
+        if not pairs:
+            return components[0] * 0
+        reach = sum(abs(w) * peak(c) for w, c in pairs)
+        big = reach > _SAFE or any(abs(w) > _SAFE for w, _ in pairs)
+        terms = [(c.astype(object) if big else c) * w for w, c in pairs]
         total: AnyIntegers = sum(terms[1:], start=terms[0])
         return total
 
@@ -222,6 +223,8 @@ def _coefficients(measure: Measure, readout: CountReadout | SumReadout) -> tuple
             return (*(Fraction(1) for _ in range(products)), *null)
         case SumMeasure(step=step), SumReadout():
             return (step,)
+        case NormMeasure(step=step, size=size), SumReadout(place=place):
+            return tuple(step if i == place else Fraction(0) for i in range(size))
         case MomentMeasure(), CountReadout(with_null=with_null):
             null = (Fraction(int(with_null)),) if measure.null_component else ()
             return (*(Fraction(1) for _ in range(measure.degree + 1)), *null)

@@ -15,11 +15,14 @@ from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.pair_calls import two_arguments
 from dp_sql.parser.scope import Scope, Statement
 from dp_sql.parser.text import position_of
+from dp_sql.parser.vector_calls import NAME as VECTOR_SUM
+from dp_sql.parser.vector_calls import vector_of
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Expression, Literal, Ref
 from dp_sql.plan.histogram import Choice, Extreme
 from dp_sql.plan.nulls import null_on
 from dp_sql.plan.release import PAIRS, Aggregate, AggregateKind
+from dp_sql.plan.vector import Entry
 from dp_sql.schema import sqltype
 from dp_sql.schema.sqltype import Kind, SqlType
 
@@ -75,6 +78,8 @@ class AggregateCalls:
             return [self._distinct(call)], False
         if call.kind in PAIRS:
             return [self._of_two(call, call.kind)], False
+        if call.name == VECTOR_SUM:
+            return self._of_vector(call), True
         chosen = asked(self._statement, call)
         if chosen is not None:
             return self._chosen(call, chosen), chosen.listed
@@ -144,6 +149,25 @@ class AggregateCalls:
         y, x = two_arguments(self._statement, call, self._binder, self._owners, self._padded)
         result = sqltype.BIGINT if kind is AggregateKind.REGR_COUNT else sqltype.DOUBLE
         return self._added(call, kind, y, result, second=x)
+
+    def _of_vector(self, call: aggregates.Call) -> list[str]:
+        """Return the released columns of a vector's sum, one an entry."""
+        found = vector_of(self._statement, call, self._binder, self._owners, self._padded)
+        entries = [Entry(place, found.max_norm) for place in range(len(found.entries))]
+        first = self._added(
+            call,
+            AggregateKind.VECTOR_SUM,
+            None,
+            sqltype.DOUBLE,
+            values=found.entries,
+            entry=entries[0],
+        )
+        names = [a.name for a in self.found]
+        start = names.index(first)
+        for entry in entries[len(names) - start :]:  # none where the vector stands here already
+            one = replace(self.found[start], name=f"a{len(self.found)}", entry=entry)
+            self.found.append(one)
+        return [a.name for a in self.found[start : start + len(entries)]]
 
     def _counts_values(self, call: aggregates.Call) -> bool:
         """Return whether a call is COUNT(DISTINCT x), or its approximation, of no owner's column."""
@@ -241,12 +265,13 @@ class AggregateCalls:
         choice: Choice | None = None,
         values: tuple[Expression, ...] = (),
         second: Expression | None = None,
+        entry: Entry | None = None,
     ) -> str:
         """Return the released column of an aggregate, that of an equal one where there is one."""
         name = f"a{len(self.found)}"
         found = position_of(self._statement.text, call.node)
         place = None if found is None else (self._statement.text, found)
-        made = Aggregate(name, kind, argument, type_, place, bounds, choice, values, second)
+        made = Aggregate(name, kind, argument, type_, place, bounds, choice, values, second, entry)
         for known in self.found:
             if replace(made, name=known.name) == known:  # places aren't compared
                 return known.name

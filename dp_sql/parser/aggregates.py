@@ -41,7 +41,7 @@ _ANONYMOUS = frozenset(
     "regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy reservoir_quantile "
     "sem skewness string_agg sumkahan sum_no_overflow approx_count_distinct approx_quantile "
     "approx_top_k top_k distance_to array_agg json_group_array json_group_object json_group_structure "
-    "lttb stats".split()
+    "lttb stats vector_sum".split()
 )
 
 

@@ -132,8 +132,8 @@ class Blocks:
                 raise self._statement.unsupported(
                     f"the clause {key.strip('_').upper()} isn't answered.",
                     value if sample and value.find(exp.Literal) else node,
-                    hint="all rows, as noise hides each person; or some of them by a condition of "
-                    "WHERE, such as id % 10 = 0"
+                    hint="sample_rate=0.1 of the call, or OPTIONS(sample_rate = 0.1), for a sample of "
+                    "persons; or some rows by a condition of WHERE, such as id % 10 = 0"
                     if sample
                     else None,
                 )

@@ -143,10 +143,13 @@ class FromClause:
                 if key not in ("this", "db", "catalog", "alias", "joins") and value not in (
                     None, False, [],
                 ):  # fmt: skip
+                    sample = isinstance(value, exp.TableSample)
                     raise self._statement.unsupported(
                         "samples, pivots and the like of a table aren't answered.",
                         node,
-                        hint="filter with WHERE",
+                        hint="sample_rate=0.1 of the call, or OPTIONS(sample_rate = 0.1)"
+                        if sample
+                        else "filter with WHERE",
                     )
             cte = self._env.ctes.get(ascii_lower(node.name)) if not node.db else None
             if isinstance(cte, OpenName):

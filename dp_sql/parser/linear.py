@@ -52,8 +52,21 @@ def _weights(node: exp.Expr, aggregates: Collection[str]) -> _Weights | None:
             return _scaled(_weights(node.this, aggregates), factor)
         case exp.Cast() if node.to.this in _REAL and not node.to.expressions:
             return _weights(node.this, aggregates)
+        case exp.Bracket() if (entry := _entry(node)) is not None:
+            return _weights(entry, aggregates)
         case _:
             return None
+
+
+def _entry(node: exp.Bracket) -> exp.Expr | None:
+    """Return the entry of a written list that a constant subscript names, or None."""
+    places = node.expressions
+    if not isinstance(node.this, exp.Array) or len(places) != 1:
+        return None
+    place = places[0].name if isinstance(places[0], exp.Literal) else ""
+    entries = node.this.expressions
+    known = place.isdigit() and int(place) < len(entries)
+    return entries[int(place)] if known else None  # the parser library counts from 0
 
 
 def _scaled(weights: _Weights | None, factor: Fraction | None) -> _Weights | None:

@@ -17,6 +17,7 @@ from dp_sql.parser.text import nearest, position_of
 from dp_sql.plan.accuracy import read_accuracy, read_confidence, read_width
 from dp_sql.plan.release import KeyChoice, Options, Share
 from dp_sql.privacy.amount import parse_delta, parse_epsilon
+from dp_sql.privacy.sampling import parse_rate
 from dp_sql.privacy.unit import Level
 
 _MOST = 2**31 - 1  # of a limit
@@ -99,6 +100,7 @@ class _Reader:
             "group_selection_strategy": self._keys,
             "within": self._width,
             "confidence": self._share,
+            "sample_rate": self._rate,
         }
 
     def unknown(self, name: str, node: exp.Expr) -> Exception:
@@ -181,6 +183,9 @@ class _Reader:
             return parse(text)
         except ParameterError as error:
             raise self._statement.out_of_range(error.message, value, hint=error.hint) from None
+
+    def _rate(self, options: Options, value: exp.Expr) -> Options:
+        return replace(options, sample_rate=self._real(value, "sample_rate", "0.01", parse_rate))
 
     def _whole(self, value: exp.Expr, name: str) -> int:
         text = number_text(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dp_sql.dataclass import dataclass
@@ -46,7 +47,8 @@ class Facts:
     unit: what is protected. groups: how many groups one unit touches at most (L0). cells: how many
     groups can be released, None where unknown. vectors: aligned with the planned release's.
     owner: the owner of a row in words, for EXPLAIN. histograms, distincts: aligned with
-    the planned release's.
+    the planned release's. sample_rate: of the Poisson sample of units that is read, None for all;
+    what is said of one unit is said of one that is in it.
     """
 
     unit: PrivacyUnit
@@ -57,6 +59,7 @@ class Facts:
     rows: str  # rows per unit, in words
     histograms: tuple[HistogramFacts, ...] = ()
     distincts: tuple[HistogramFacts, ...] = ()
+    sample_rate: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from dp_sql.plan.rows import (
     WindowFunction,
     WindowRows,
 )
+from dp_sql.plan.vector import NormMeasure
 
 _INFIX = {
     "+",
@@ -130,12 +131,13 @@ def _node_text(node: Relation) -> str:
             return f"Windows over one owner's rows: {'; '.join(_window_text(f) for f in functions)}"
         case SetRows(kind=set_kind):
             return set_kind.value.capitalize()
-        case MeasureRows(keys=keys, key_expressions=expressions, measures=measures):
+        case MeasureRows(keys=keys, key_expressions=expressions, measures=measures, sample=sample):
             grouped = ", ".join(
                 f"{k.name} = {expression_text(e)}" for k, e in zip(keys, expressions, strict=True)
             )
             listed = "; ".join(measure_text(m) for m in measures)
-            return f"Measure {listed}" + (f" by {grouped}" if grouped else "")
+            some = "" if sample is None else f" of a sample of units at rate {float(sample.rate):g}"
+            return f"Measure {listed}" + (f" by {grouped}" if grouped else "") + some
         case KeepKeys(columns=columns, values=values):
             shown = ", ".join(
                 "/".join(_value_text(v) for v in row) for row in values[:_SHOWN_VALUES]
@@ -205,6 +207,10 @@ def measure_text(measure: Measure) -> str:
         case PairMeasure(axes=(first, second), null_component=null):
             also = ", NULL apart" if null else ""
             return f"products of the {_axis_text(first)} and of the {_axis_text(second)}{also}"
+        case NormMeasure(limit=limit, step=step):
+            return (
+                f"vector of {argument}, its length at most {float(limit):g}, step {float(step):g}"
+            )
         case _:
             assert_never(measure)
 

@@ -24,6 +24,7 @@ from dp_sql.plan.rows import (
     StageScan,
     WindowRows,
 )
+from dp_sql.plan.vector import NormMeasure
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class PresenceMeasure:
     most: int = 0
 
 
-Measure = CountMeasure | SumMeasure | MomentMeasure | PairMeasure | PresenceMeasure
+Measure = CountMeasure | SumMeasure | MomentMeasure | PairMeasure | PresenceMeasure | NormMeasure
 
 
 def arguments(measure: Measure) -> tuple[Expression, ...]:
@@ -118,6 +119,8 @@ def arguments(measure: Measure) -> tuple[Expression, ...]:
     match measure:
         case PairMeasure(axes=axes):
             return tuple(axis.argument for axis in axes)
+        case NormMeasure(arguments=found_all):
+            return found_all
         case CountMeasure(argument=found) | PresenceMeasure(argument=found):
             return () if found is None else (found,)
         case SumMeasure(argument=found) | MomentMeasure(argument=found):
@@ -131,10 +134,21 @@ def width(measure: Measure) -> int:
     match measure:
         case CountMeasure() | SumMeasure() | PresenceMeasure():
             return 1
-        case MomentMeasure() | PairMeasure():
+        case MomentMeasure() | PairMeasure() | NormMeasure():
             return measure.size
         case _:
             assert_never(measure)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A Poisson sample of the units: each is in it with probability `rate`, alone.
+
+    key: 64 hexadecimal digits, secret and fresh for each release, from which the coins are tossed.
+    """
+
+    rate: Fraction
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +156,7 @@ class MeasureRows:
     """One row a row: the group keys and, for each measure, its integers.
 
     keys: the key columns; key_expressions are aligned with them. vectors: the integer columns of
-    each measure, aligned with `measures`.
+    each measure, aligned with `measures`. sample: which units have rows here, None for all.
     """
 
     source: Rows
@@ -150,6 +164,7 @@ class MeasureRows:
     key_expressions: tuple[Expression, ...]
     measures: tuple[Measure, ...]
     vectors: tuple[tuple[Column, ...], ...]
+    sample: Sample | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +196,8 @@ class BoundRows:
 
     One row per (unit, group) in and out. A vector of moments, of one argument or two, is multiplied
     by 2^low_bits and, where the unit has c > max_rows rows, by max_rows / c, truncated; a count becomes
-    min(count, max_rows); a sum is clamped to max_rows times the row's range; a presence becomes 0 or 1.
+    min(count, max_rows); a sum is clamped to max_rows times the row's range; the sum of a unit's vectors
+    is scaled down to max_rows times the length of a row's; a presence becomes 0 or 1.
     """
 
     source: Relation

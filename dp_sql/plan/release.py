@@ -14,6 +14,7 @@ from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.histogram import Choice, Histogram
 from dp_sql.plan.relation import Measure, Relation
 from dp_sql.plan.rows import Rows
+from dp_sql.plan.vector import Entry
 from dp_sql.schema.sqltype import SqlType
 
 GROUP_NUMBER = "group_number"
@@ -53,6 +54,7 @@ class AggregateKind(StrEnum):
     REGR_SXX = "REGR_SXX"
     REGR_SYY = "REGR_SYY"
     REGR_SXY = "REGR_SXY"
+    VECTOR_SUM = "VECTOR_SUM"
 
 
 PAIRS = frozenset(
@@ -95,7 +97,7 @@ class Options:
     """What a statement's privacy clauses say of one release; None where they leave it to others.
 
     max_groups, min_units: in place of the schema's `max_groups` and `min_units_per_group`.
-    accuracy: in place of an epsilon.
+    accuracy: in place of an epsilon. sample_rate: of a Poisson sample of the units that is read.
     """
 
     epsilon: Share | None = None
@@ -104,6 +106,7 @@ class Options:
     min_units: int | None = None
     keys: KeyChoice | None = None
     accuracy: Accuracy | None = None
+    sample_rate: Fraction | None = None
 
 
 UNSAID = Options()
@@ -121,9 +124,10 @@ class Aggregate:
     type: BIGINT for counts and for sums of integers; of a value that is chosen, BIGINT for
     integers, DATE or TIMESTAMP for those, of a public list its own; DOUBLE for all others.
     choice: of an aggregate that chooses a value, which one. values: of COUNT(DISTINCT), what is
-    counted: of several expressions each combination, NULLs too.
+    counted: of several expressions each combination, NULLs too; of VECTOR_SUM, the vector.
     place: the statement and where the aggregate stands in it, for messages.
     second: x, where `argument` is y, for the kinds in `PAIRS`. Rows where either is NULL don't count.
+    entry: of VECTOR_SUM, which entry's sum it is. Rows where any entry is NULL don't count.
     """
 
     name: str
@@ -135,6 +139,7 @@ class Aggregate:
     choice: Choice | None = None
     values: tuple[Expression, ...] = ()
     second: Expression | None = None
+    entry: Entry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,9 +290,10 @@ class CountReadout:
 
 @dataclass(frozen=True, slots=True)
 class SumReadout:
-    """The sum of the argument."""
+    """The sum of the argument, or of the entry at `place` of a vector of them."""
 
     vector: int
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from dp_sql.planner.pairs import (
     pair_readout,
     pairs_of,
 )
+from dp_sql.planner.vectors import vector_measures, vector_readout
 from dp_sql.planner.written import written_argument
 
 _VARIANCES = {
@@ -142,7 +143,8 @@ def plan_measures(
     plain += dict.fromkeys(
         PresenceMeasure(a.argument) for a in aggregates if a.kind is AggregateKind.COUNT_OWNERS
     )
-    rows = noise.rows(max(1, len(degrees) + len(pairs) + len(plain) + more))
+    vectors = len({(a.values, a.entry.max_norm) for a in aggregates if a.entry is not None})
+    rows = noise.rows(max(1, len(degrees) + len(pairs) + len(plain) + vectors + more))
     room = max(1, int(_MOST_NOISE / (rows * noise.sides)))
     graded: dict[_Asked, Measure] = {}
     for one, degree in degrees.items():
@@ -180,11 +182,16 @@ def plan_measures(
             max_rows=noise.max_rows,
             null_component=pair == pair_host and not all(_in(e, never_null) for e in ends),
         )
-    measures = (*graded.values(), *paired.values(), *plain)
+    summed = vector_measures(aggregates, domain, rows=rows * noise.sides, max_rows=noise.max_rows)
+    measures = (*graded.values(), *paired.values(), *summed.values(), *plain)
     where = {measure: index for index, measure in enumerate(measures)}
     star = graded[host] if host else paired[pair_host] if pair_host else None
     readouts = tuple(
-        _readout(a, graded, star, where) if a.second is None else pair_readout(a, paired, where)
+        vector_readout(a, summed, where)
+        if a.entry is not None
+        else _readout(a, graded, star, where)
+        if a.second is None
+        else pair_readout(a, paired, where)
         for a in aggregates
     )
     return Wanted(measures, readouts, room)

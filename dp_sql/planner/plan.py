@@ -40,12 +40,14 @@ from dp_sql.plan.release import (
     Release,
     Vector,
 )
+from dp_sql.plan.vector import NormMeasure
 from dp_sql.planner.distincts import caps_of, counts_values
 from dp_sql.planner.histograms import Known, choice_readouts, plan_histograms
 from dp_sql.planner.keys import KeyPlan, key_column, plan_keys
 from dp_sql.planner.lineage import column_domains, never_null
 from dp_sql.planner.measures import FINEST_CELLS, Noise, plan_measures
 from dp_sql.planner.row_grids import with_grids
+from dp_sql.planner.sampling import over_sample
 from dp_sql.planner.sides import partners_of
 from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema import sqltype
@@ -225,7 +227,7 @@ def plan_release(
     readouts = iter(wanted.readouts)
     ranked = choice_readouts(release.aggregates, histograms)
     count = len(vectors) + sum(wish.runs for wish in histograms) + len(counted)
-    return PlannedRelease(
+    planned_release = PlannedRelease(
         release,
         relation,
         columns,
@@ -241,6 +243,7 @@ def plan_release(
         tuple(replace(histogram, share=histogram.share / count) for histogram in planned),
         tuple(replace(distinct, share=Fraction(1, count)) for distinct in counted.values()),
     )
+    return over_sample(planned_release, release.options.sample_rate)
 
 
 def _distinct(
@@ -397,5 +400,5 @@ def _unit(measure: Measure, low_bits: int) -> int:
     match measure:
         case MomentMeasure() | PairMeasure():
             return measure.total << low_bits
-        case CountMeasure() | PresenceMeasure() | SumMeasure():
+        case CountMeasure() | PresenceMeasure() | SumMeasure() | NormMeasure():
             return 1

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 
+from dp_sql.errors import UnsupportedSQLError
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Literal, LiteralValue, columns_of
 from dp_sql.plan.public import PublicFacts
@@ -35,6 +36,11 @@ def plan_sets(
 
     Raises NotPrivateError for an unbounded argument, UnsupportedSQLError for too many groups.
     """
+    if release.sets and release.options.sample_rate is not None:
+        raise UnsupportedSQLError(
+            "several sets of keys aren't answered over a sample.",
+            hint="leave sample_rate out, or GROUP BY one set of keys",
+        )
     if not release.sets:
         return (plan_release(release, catalog, public, epsilon),)
     limits = limits_of(release, catalog)

@@ -7,14 +7,15 @@ from typing import assert_never
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import (
     CountMeasure,
-    Measure,
     MeasureRows,
     MomentMeasure,
     PresenceMeasure,
     SumMeasure,
 )
+from dp_sql.plan.vector import NormMeasure
 from dp_sql.sensitivity.sides import sides_of
 
+_Scaled = CountMeasure | SumMeasure | MomentMeasure | PairMeasure | PresenceMeasure
 _ROWS = 2**45  # more rows than any database holds
 _HUGE = 2**127 - 1
 
@@ -32,16 +33,17 @@ def partners_of(measured: MeasureRows, max_rows: int, bits: tuple[int, ...]) -> 
              intermediate result of either is computed here from 2^45 rows.
     Assumes: no database has more rows than that.
     """
-    if sides_of(measured) is None:
-        return None
-    partners = 1 + max([max_rows, *(_end(m, max_rows) for m in measured.measures)])
+    measures = [m for m in measured.measures if not isinstance(m, NormMeasure)]
+    if sides_of(measured) is None or len(measures) < len(measured.measures):
+        return None  # the squares of a vector's sums would need more room
+    partners = 1 + max([max_rows, *(_end(m, max_rows) for m in measures)])
     largest = max(
-        (_largest(m, max_rows, b) for m, b in zip(measured.measures, bits, strict=True)), default=1
+        (_largest(m, max_rows, b) for m, b in zip(measures, bits, strict=True)), default=1
     )
     return partners if largest * partners * _ROWS <= _HUGE else None
 
 
-def _end(measure: Measure, max_rows: int) -> int:
+def _end(measure: _Scaled, max_rows: int) -> int:
     """Return the largest amount at which one unit's component in a group is bounded."""
     match measure:
         case CountMeasure(per_unit=ends):
@@ -54,7 +56,7 @@ def _end(measure: Measure, max_rows: int) -> int:
             assert_never(measure)
 
 
-def _largest(measure: Measure, max_rows: int, bits: int) -> int:
+def _largest(measure: _Scaled, max_rows: int, bits: int) -> int:
     """Return what one row adds at most to an intermediate result of a measure."""
     match measure:
         case CountMeasure() | PresenceMeasure():

@@ -51,7 +51,27 @@ class Divided:
         return isqrt(self.weight**2 // groups)
 
 
-ContributionSet = Box | Simplex | Divided
+@dataclass(frozen=True, slots=True)
+class Ball:
+    """Vectors of `size` integers whose squares add up to at most radius^2."""
+
+    size: int
+    radius: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1 or self.radius < 1:
+            raise ValueError("a ball needs at least one component and a radius of at least 1")
+
+    def even(self, sides: int = 1) -> int:
+        """Return what every component of a vector of `sides` radii in length is, when all are one size.
+
+        Rounded up.
+        """
+        square = (sides * self.radius) ** 2
+        return isqrt(-(-square // self.size) - 1) + 1
+
+
+ContributionSet = Box | Simplex | Divided | Ball
 
 Profile = tuple[tuple[int, int], ...]
 """Pairs (shift, coordinates): so many coordinates of the released vector move by at most so much."""
@@ -62,9 +82,11 @@ class Change:
     """How far a neighbour can move one integer vector, over all groups at once.
 
     Claim:   every change is dominated, for each convex cost that adds up over coordinates, by one
-             of the profiles.
+             of the profiles. Where the set is a ball, for the costs that noise has: L1, the square
+             of L2, and the Rényi divergence of discrete Laplace noise.
     Why:     a convex function that is summed over coordinates takes its maximum over a box or a
-             simplex at a vertex, and the profiles list the vertices (see sensitivity/delta.py).
+             simplex at a vertex, and the profiles list the vertices (see sensitivity/delta.py, there
+             for the ball too).
     Assumes: the contribution set and the number of groups a unit touches are enforced in the SQL.
     Source:  [Dwork2006]
     """

@@ -72,7 +72,23 @@ class PureEvent:
             raise ValueError("a pure epsilon must be a fraction of at least 0")
 
 
-Event = LaplaceEvent | GaussianEvent | KeySelectionEvent | PureEvent
+@dataclass(frozen=True, slots=True)
+class SampledEvent:
+    """Gaussian noise on vectors that all read one Poisson sample of the units, of this `rate`.
+
+    Neighbours differ by one unit that is there or not. A mechanism on a sample that isn't said here is
+    a `PureEvent` of what it costs in all.
+    """
+
+    rate: Fraction
+    noises: tuple[GaussianEvent, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rate, Fraction) or not 0 < self.rate < 1 or not self.noises:
+            raise ValueError("a sample has a rate between 0 and 1 and some noise")
+
+
+Event = LaplaceEvent | GaussianEvent | KeySelectionEvent | PureEvent | SampledEvent
 
 
 def pure_epsilon(event: Event) -> Fraction | None:
@@ -86,6 +102,8 @@ def pure_epsilon(event: Event) -> Fraction | None:
             return Fraction(change.l1, scale)
         case GaussianEvent(l2_squared=l2_squared):
             return Fraction(0) if l2_squared == 0 else None
+        case SampledEvent(noises=noises):
+            return Fraction(0) if all(noise.l2_squared == 0 for noise in noises) else None
         case KeySelectionEvent(noise=noise):
             return pure_epsilon(noise)
         case PureEvent(epsilon=epsilon):

@@ -4,6 +4,7 @@
     {"v": 1, "event": "gaussian", "sigma": "1024", "l2_squared": "512"}
     {"v": 1, "event": "key_selection", "noise": {…}, "delta": "1/1000000000"}
     {"v": 1, "event": "pure", "epsilon": "1/10"}
+    {"v": 1, "event": "sampled", "rate": "1/100", "noises": [{…}]}
 
 Integers are texts of decimal digits, since many readers of JSON keep no more than 53 bits, and
 fractions are "p/q" in lowest terms. A change of layout takes another number under "v".
@@ -23,6 +24,7 @@ from dp_sql.privacy.event import (
     KeySelectionEvent,
     LaplaceEvent,
     PureEvent,
+    SampledEvent,
 )
 
 _VERSION = 1
@@ -71,6 +73,9 @@ def _to_words(event: Event) -> dict[str, object]:
             return {**words, "delta": _ratio(delta)}
         case PureEvent(epsilon=epsilon):
             return {"v": _VERSION, "event": "pure", "epsilon": _ratio(epsilon)}
+        case SampledEvent(rate=rate, noises=noises):
+            listed = [_to_words(noise) for noise in noises]
+            return {"v": _VERSION, "event": "sampled", "rate": _ratio(rate), "noises": listed}
         case _:
             assert_never(event)
 
@@ -85,6 +90,8 @@ def _from_words(words: object) -> Event:
             event = KeySelectionEvent(_noise(noise_words), _fraction(delta))
         case {"v": 1, "event": "pure", "epsilon": epsilon, **rest}:
             event = PureEvent(_fraction(epsilon))
+        case {"v": 1, "event": "sampled", "rate": rate, "noises": list(listed), **rest}:
+            event = SampledEvent(_fraction(rate), tuple(map(_gaussian, listed)))
         case _:
             raise ValueError("these words are no event of a version known here")
     if rest:
@@ -98,6 +105,14 @@ def _noise(words: object) -> LaplaceEvent | GaussianEvent:
             return noise
         case _:
             raise ValueError("the noise of a key selection is Laplace or Gaussian noise")
+
+
+def _gaussian(words: object) -> GaussianEvent:
+    match _from_words(words):
+        case GaussianEvent() as noise:
+            return noise
+        case _:
+            raise ValueError("the noise on a sample is Gaussian noise")
 
 
 def _profile(pairs: object) -> Profile:

@@ -8,28 +8,21 @@ float.
 from __future__ import annotations
 
 import math
-from decimal import (
-    MAX_EMAX,
-    MIN_EMIN,
-    ROUND_HALF_EVEN,
-    Context,
-    Decimal,
-    DivisionByZero,
-    InvalidOperation,
-    Overflow,
-    localcontext,
-)
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from typing import assert_never
 
+from dp_sql.privacy.decimals import context, digits_of
 from dp_sql.privacy.event import (
     Event,
     GaussianEvent,
     KeySelectionEvent,
     LaplaceEvent,
     PureEvent,
+    SampledEvent,
 )
+from dp_sql.privacy.sampling import sampled_gaussian
 
 _LARGEST = 10**300  # the search for an order takes greater budgets for this
 
@@ -58,6 +51,9 @@ def rdp(event: Event, alpha: float) -> float:
             return rdp(noise, alpha)  # what `delta` doesn't cover is the noise on the counts
         case PureEvent(epsilon=epsilon):
             return _float_up(_rdp_pure(alpha, epsilon))
+        case SampledEvent(rate=rate, noises=noises):
+            ratio = sum((Fraction(n.l2_squared, n.sigma**2) for n in noises), Fraction(0))
+            return _float_up(sampled_gaussian(alpha, rate, ratio))
         case _:
             assert_never(event)
 
@@ -91,9 +87,9 @@ def _rdp_laplace(alpha: float, shift: int, scale: int) -> Fraction:
     """
     if shift == 0:
         return Fraction(0)
-    margin = 21 + 2 * _digits(scale)
-    digits = margin + _digits(scale) + _digits(shift) + 19
-    with localcontext(_context(digits)):
+    margin = 21 + 2 * digits_of(scale)
+    digits = margin + digits_of(scale) + digits_of(shift) + 19
+    with localcontext(context(digits)):
         order = Decimal(alpha)
         x = 1 / Decimal(scale)
         r = (-x).exp()
@@ -124,8 +120,8 @@ def _rdp_pure(alpha: float, epsilon: Fraction) -> Fraction:
     """
     if epsilon == 0:
         return Fraction(0)
-    margin = 30 + 2 * _digits(epsilon.denominator) + _digits(epsilon.numerator)
-    with localcontext(_context(margin + 40)):
+    margin = 30 + 2 * digits_of(epsilon.denominator) + digits_of(epsilon.numerator)
+    with localcontext(context(margin + 40)):
         order = Decimal(alpha)
         e = Decimal(epsilon.numerator) / epsilon.denominator
         lower = (1 + (-e).exp()) / (1 + ((1 - 2 * order) * e).exp())
@@ -142,7 +138,7 @@ def conversion(alpha: float, delta: Fraction) -> float:
     """
     if not 1 < alpha < math.inf or not 0 < delta < 1:
         raise ValueError("a conversion needs alpha above 1 and delta between 0 and 1")
-    with localcontext(_context(80)):
+    with localcontext(context(80)):
         order = Decimal(alpha)
         odds = (Decimal(delta.denominator) / delta.numerator).ln()
         value = (odds - order.ln()) / (order - 1) + ((order - 1) / order).ln()
@@ -186,25 +182,6 @@ def rdp_budget(epsilon: Fraction, delta: Fraction, alpha: float) -> Fraction:
     B is below 0 where the order leaves no room. Raises ValueError as `conversion` does.
     """
     return epsilon - Fraction(conversion(alpha, delta))
-
-
-def _context(digits: int) -> Context:
-    """Return a decimal context of so many digits whose exponents don't end before 10^(10^17)."""
-    return Context(
-        prec=digits,
-        rounding=ROUND_HALF_EVEN,
-        Emin=MIN_EMIN,
-        Emax=MAX_EMAX,
-        capitals=1,
-        clamp=0,
-        flags=[],
-        traps=[InvalidOperation, DivisionByZero, Overflow],
-    )
-
-
-def _digits(number: int) -> int:
-    """Return a number of decimal digits that holds `number`."""
-    return number.bit_length() * 4 // 13 + 1  # 4/13 is above log10(2)
 
 
 def _float_up(value: Fraction) -> float:

@@ -24,7 +24,8 @@ from dp_sql.plan.relation import (
 )
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.plan.rows import Project, Scan
-from dp_sql.privacy.contribution import Box, Change, ContributionSet, Divided, Simplex
+from dp_sql.plan.vector import NormMeasure
+from dp_sql.privacy.contribution import Ball, Box, Change, ContributionSet, Divided, Simplex
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.sensitivity.delta import change, nudged, unchanged
 from dp_sql.sensitivity.histogram import derive_distinct, derive_histogram
@@ -32,6 +33,7 @@ from dp_sql.sensitivity.locality import require_local
 from dp_sql.sensitivity.motion import Motion, motions_of
 from dp_sql.sensitivity.multiplicity import require_bounded, rows_per_unit
 from dp_sql.sensitivity.ownership import is_protected, owner_of, owners_of
+from dp_sql.sensitivity.sampling import sample_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ def derive(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) -> Fact
         "1" if unit.level is Level.EVENT else _rows_in_words(plan.relation),
         tuple(derive_histogram(h, cells, unit, public) for h in plan.histograms),
         tuple(derive_distinct(d, cells, unit, public) for d in plan.distincts),
+        sample_rate(plan, unit, public),
     )
 
 
@@ -208,6 +211,8 @@ def _row_set(measure: Measure) -> ContributionSet:
             return Box((min(low, 0),), (max(high, 0),))
         case MomentMeasure() | PairMeasure():
             return Simplex(measure.size, measure.total)
+        case NormMeasure():
+            return Ball(measure.size, measure.radius)
         case _:
             assert_never(measure)
 
@@ -217,11 +222,13 @@ def _bounded_set(measure: Measure, max_rows: int, low_bits: int) -> Contribution
 
     Claim:   a moment vector, of one argument or two, stays a simplex of total max_rows * total *
              2^low_bits; a count or sum
-             with ends of its own lies between them, or is 0 for a unit that isn't in the group.
+             with ends of its own lies between them, or is 0 for a unit that isn't in the group; a sum
+             of vectors is no longer than max_rows vectors of one row.
     Why:     c rows add up to c * total at most; multiplied by max_rows / c where c > max_rows, each
              component truncated toward zero, the sum is no more than max_rows * total.
-    Assumes: the lowered SQL multiplies before it divides, in integers that can't overflow, and clamps
-             what has ends of its own to just these.
+    Assumes: the lowered SQL multiplies before it divides, in integers that can't overflow, clamps
+             what has ends of its own to just these, and gives nothing of a vector whose squares,
+             added up in integers, are too many.
     Source:  [Wilson2020]
     """
     match measure:
@@ -243,6 +250,8 @@ def _bounded_set(measure: Measure, max_rows: int, low_bits: int) -> Contribution
             raise InternalError("a row has no share of its unit's weight")
         case Simplex(size=size, total=total):
             return Simplex(size, total * max_rows << low_bits)
+        case Ball(size=size, radius=radius):
+            return Ball(size, radius * max_rows)
         case _:
             assert_never(row)
 
@@ -252,7 +261,7 @@ def _per_unit(measure: Measure) -> bool:
     match measure:
         case CountMeasure(per_unit=ends) | SumMeasure(per_unit=ends) | MomentMeasure(rows=ends):
             return ends is not None
-        case PresenceMeasure() | PairMeasure():
+        case PresenceMeasure() | PairMeasure() | NormMeasure():
             return False
         case _:
             assert_never(measure)
@@ -264,6 +273,8 @@ def _times(row: ContributionSet, count: int) -> ContributionSet:
             return Box(tuple(a * count for a in low), tuple(b * count for b in high))
         case Simplex(size=size, total=total):
             return Simplex(size, total * count)
+        case Ball(size=size, radius=radius):
+            return Ball(size, radius * count)
         case Divided():
             raise InternalError("a row has no share of its unit's weight")
         case _:
@@ -288,6 +299,8 @@ def _set_in_words(contribution: ContributionSet) -> str:
             return f"{weight} over the root of the number of its groups"
         case Simplex(size=size, total=total):
             return f"{size} non-negative numbers that add up to at most {total}"
+        case Ball(size=size, radius=radius):
+            return f"{size} numbers whose squares add up to at most {radius}^2"
         case _:
             assert_never(contribution)
 

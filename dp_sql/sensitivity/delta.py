@@ -7,7 +7,16 @@ from typing import assert_never
 from dp_sql.errors import InternalError
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import CountMeasure, Measure, MomentMeasure, PresenceMeasure, SumMeasure
-from dp_sql.privacy.contribution import Box, Change, ContributionSet, Divided, Profile, Simplex
+from dp_sql.plan.vector import NormMeasure
+from dp_sql.privacy.contribution import (
+    Ball,
+    Box,
+    Change,
+    ContributionSet,
+    Divided,
+    Profile,
+    Simplex,
+)
 from dp_sql.privacy.unit import Adjacency, PrivacyUnit
 
 
@@ -45,12 +54,14 @@ def change(
     reach = groups if cells is None else min(groups, cells)
     if isinstance(contribution, Divided):
         return _spread(contribution, reach, unit)
+    fewest = 0 if cells is None else max(0, 2 * reach - cells)
+    fewest = reach if in_place else fewest
+    if isinstance(contribution, Ball):
+        return _rolled(contribution, reach, fewest, unit)
     match unit.adjacency:
         case Adjacency.ADD_REMOVE:
             profiles = [_one_sided(contribution, reach)]
         case Adjacency.SUBSTITUTION | Adjacency.ZERO_OUT | Adjacency.METRIC:
-            fewest = 0 if cells is None else max(0, 2 * reach - cells)
-            fewest = reach if in_place else fewest
             profiles = [_two_sided(contribution, reach, shared) for shared in {fewest, reach}]
         case _:
             assert_never(unit.adjacency)
@@ -72,6 +83,42 @@ def _spread(contribution: Divided, groups: int, unit: PrivacyUnit) -> Change:
     sides = 1 if unit.adjacency is Adjacency.ADD_REMOVE else 2
     profiles = tuple(((contribution.part(m), sides * m),) for m in range(1, groups + 1))
     return Change(profiles).scaled(unit.group_size)
+
+
+def _rolled(contribution: Ball, groups: int, fewest: int, unit: PrivacyUnit) -> Change:
+    """Return the change of a vector to which a unit adds vectors of bounded length.
+
+    fewest: how many groups two units that change for each other share at least.
+
+    Claim:   no neighbour moves the vector further than the profiles say, in L1, in the square of L2,
+             and in the Rényi divergence of discrete Laplace noise of one scale, of every order.
+    Why:     let f be the cost of one coordinate's shift s >= 0 and h(v) = f(sqrt v), which for these
+             three is sqrt v, v, and concave. So over d coordinates whose squares add up to B^2 the
+             cost is d h(B^2 / d) at most, by Jensen: that of d equal shifts, here rounded up. A unit's
+             groups have each their own vector; where two units share a group, their vectors differ
+             by 2 B at most. k units have k groups with a vector each or, which costs more as f is
+             convex with f(0) = 0, one group with a vector k times as long. The profiles of single
+             coordinates say the same of L2 and bound each coordinate.
+             Concave: f(s) = s/t + ln(1 - C + C q^s) / (a - 1) as in `renyi._rdp_laplace`, a the order,
+             x = 1/t, q = e^(-(2a - 1)x). f'(s) = x - (2a - 1) x / (a - 1) * p(s), where p(s) =
+             C q^s / (1 - C + C q^s) is logistic in -s and below 1/2, so convex: f' is concave. And
+             f'(0) >= 0, since 1/C = 1 + cosh x + sinh x coth((a - 1) x) >= 2 + 1/(a - 1), from
+             cosh x >= 1, sinh x >= x and coth y >= 1/y. Thus f'(s)/s never rises, which is twice h'.
+    Assumes: as `change`; one scale for all coordinates of the vector.
+    Source:  [Dwork2006], [Mironov2017]; the concavity is derived here.
+    """
+    single = contribution.radius, 2 * contribution.radius, 1
+    even = contribution.even(), contribution.even(sides=2), contribution.size
+    profiles: list[Profile] = []
+    for one, two, count in (single, even):
+        if unit.adjacency is Adjacency.ADD_REMOVE:
+            profiles.append(((one, count * groups),))
+        else:
+            profiles += [
+                ((one, 2 * count * (groups - shared)), (two, count * shared))
+                for shared in sorted({fewest, groups})
+            ]
+    return Change(tuple(profiles)).scaled(unit.group_size)
 
 
 def unchanged() -> Change:
@@ -103,8 +150,8 @@ def nudged(measure: Measure, steps: int, rows: int, unit: PrivacyUnit) -> Change
             shift, coordinates = degree * cells ** (degree - 1) * steps, 2
         case PairMeasure():
             shift, coordinates = steps, 2
-        case CountMeasure() | PresenceMeasure():
-            raise InternalError("a count has no value that moves")
+        case CountMeasure() | PresenceMeasure() | NormMeasure():
+            raise InternalError("a count has no value that moves, and a vector's isn't followed")
         case _:
             assert_never(measure)
     return Change((((shift * rows, coordinates),),)).scaled(unit.group_size)
@@ -116,8 +163,8 @@ def _one_sided(contribution: ContributionSet, groups: int) -> Profile:
             return tuple((max(-a, b), groups) for a, b in zip(low, high, strict=True))
         case Simplex(total=total):
             return ((total, groups),)
-        case Divided():
-            raise InternalError("a weight that is spread has profiles of its own")
+        case Divided() | Ball():
+            raise InternalError("this set has profiles of its own")
         case _:
             assert_never(contribution)
 
@@ -132,7 +179,7 @@ def _two_sided(contribution: ContributionSet, groups: int, shared: int) -> Profi
             return (*apart, *both)
         case Simplex(total=total):
             return ((total, 2 * groups),)
-        case Divided():
-            raise InternalError("a weight that is spread has profiles of its own")
+        case Divided() | Ball():
+            raise InternalError("this set has profiles of its own")
         case _:
             assert_never(contribution)

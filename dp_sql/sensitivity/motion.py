@@ -39,6 +39,7 @@ from dp_sql.plan.rows import (
     WindowFunction,
     WindowRows,
 )
+from dp_sql.plan.vector import NormMeasure
 from dp_sql.privacy.unit import Adjacency, PrivacyUnit
 from dp_sql.sensitivity.drift import LATITUDE, STILL, Drift, Drifts, drift_of, still
 from dp_sql.sensitivity.ownership import owners_of
@@ -108,6 +109,8 @@ def _measured(relation: Relation) -> MeasureRows:
 def _steps(measure: Measure, drifts: Drifts, unit: PrivacyUnit) -> int | None:
     if isinstance(measure, PairMeasure):
         return pair_steps(measure, drifts, unit)
+    if isinstance(measure, NormMeasure):
+        return 0 if _all_still(measure.arguments, drifts) else None
     argument = measure.argument
     drift = STILL if argument is None else drift_of(argument, drifts)
     if drift is None:

@@ -33,6 +33,7 @@ def sides_of(rows: MeasureRows) -> Sides | None:
              side: it keeps or drops rows of that side whatever their partner. A key reads one side
              too, so a group is a group of either side. The owners have one type, so that equal ones
              are one value in both.
+             A sample of the units has the same units on both sides.
     Assumes: expressions are deterministic.
     Source:  [YanLarson1995]
     """
@@ -67,6 +68,7 @@ def sides_of(rows: MeasureRows) -> Sides | None:
                 tuple(rows.key_expressions[k] for k in kept),
                 rows.measures if i == at else (),
                 rows.vectors if i == at else (),
+                rows.sample,
             )
         )
     return Sides(*(made if at == 0 else made[::-1]))

@@ -222,6 +222,25 @@ customers with up to 20 rows in each of 4 groups; in the others a row is a perso
 """
 
 
+def vector_error(scene: Scene, size: int, epsilon: float, runs: int) -> str:
+    """Return the row of a sum of vectors of length 1 on the census: errors of one entry, in persons.
+
+    The naive choice is a sum an entry, each with its part of epsilon.
+    """
+    entries = [f"cos({k} * age / 10) / sqrt({size})" for k in range(1, size + 1)]
+    sums = ", ".join(f"SUM({entry})" for entry in entries)
+    (exact,) = duckdb.sql(f"SELECT {sums} FROM '{scene.file}'").fetchall()
+    sql = f"SELECT VECTOR_SUM([{', '.join(entries)}], 1) FROM census"
+    found = []
+    for _ in range(runs):
+        ((v,),) = scene.connection.sql(sql, epsilon=str(epsilon), delta=DELTA).fetchall()
+        found += [abs(a - b) for a, b in zip(v, exact, strict=True)]
+    ours, other = np.median(found), np.median(np.abs(RNG.laplace(0, size / epsilon, 10**5)))
+    return (
+        f"| {scene.name} | {size} | {epsilon:g} | {ours:.3g} | {other:.3g} | {other / ours:.1f} |"
+    )
+
+
 def exact_of(scene: Scene, table: str, case: Case) -> float:
     """Return the answer without noise, its values cut to the bounds."""
     cut = f"CASE WHEN {case.column} > {case.high} THEN {case.high} ELSE {case.column} END"
@@ -262,6 +281,15 @@ def main(runs: int) -> None:
                 found = [keys_shown(scene, TABLES[scene.name], key, epsilon) for _ in range(5)]
                 shown, other = (int(np.median(column)) for column in zip(*found, strict=True))
                 lines.append(f"| {scene.name} | `{key}` | {epsilon:g} | {shown} | {other} |")
+                print(lines[-1], flush=True)
+        lines += [
+            "",
+            "| data | entries of a vector | epsilon | dp_sql | a sum each | naive / dp_sql |",
+        ]
+        lines.append("| --- | --- | --- | --- | --- | --- |")
+        for size in (2, 8, 32):
+            for epsilon in (1.0, 0.1):
+                lines.append(vector_error(made[1], size, epsilon, max(5, runs // 8)))
                 print(lines[-1], flush=True)
     (Path(__file__).parent / "ACCURACY.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -25,6 +25,17 @@ EXPECTED = {
         r"Male: \d+ adults, \d+\.\d years old",
         r"\d+\.\d %\s+\d+  High school graduate",
     ],
+    "gradient_descent.py": [
+        r"weights: one -?\d",
+        r"20 steps of epsilon 0.1 on samples of 5% of 5\d{4} persons",
+        r"Rényi: 0\.\d+ % used",
+        r"right for (6[6-9]|7\d)\.\d% of the others, where 5\d\.\d% are of one kind",
+    ],
+    "sufficient_statistics.py": [
+        r"weights: one -?\d",
+        r"65 sums in one statement of epsilon 0.5",
+        r"right for 7[0-4]\.\d% of the others, where 5\d\.\d% are of one kind",
+    ],
     "purchases.py": [
         r"purchases: 6\d{4}",
         r"1997-01: \d+ orders, with 95 % confidence between",

@@ -48,6 +48,7 @@ STATEMENTS = [
     ),
     "SELECT region, CORR(amount, minutes) AS c, COUNT(*) FROM visits GROUP BY region",
     "SELECT REGR_SLOPE(amount, minutes), REGR_AVGY(minutes, amount) FILTER (WHERE minutes > 9) FROM visits",
+    "SELECT region, VECTOR_SUM([amount, minutes], 2.5) FROM visits GROUP BY region",
 ]
 
 

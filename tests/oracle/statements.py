@@ -54,6 +54,22 @@ def statement(r: Random, *, user: bool) -> str:
     return f"{source.before}SELECT {', '.join(items)} FROM {source.text}{where}{group}"
 
 
+def vector_statement(r: Random, *, user: bool) -> str:
+    """Return one statement with a sum of vectors."""
+    source = _source(r, user=user)
+    write = Writer(r, source.names)
+    keys = [write.key() for _ in range(_few(r, (0, 0, 1, 1, 2)))]
+    entries = [write.entry() for _ in range(_few(r, (1, 2, 2, 3, 5)))]
+    norm = pick(r, ("0.3", "1", "2.5", "7", "1e9"))
+    call = f"VECTOR_SUM([{', '.join(entries)}], {norm})"
+    call += f" FILTER (WHERE {write.condition(1)})" if r.random() < 0.2 else ""
+    more = f", {write.aggregate(user=user)} AS a1" if r.random() < 0.3 else ""
+    items = "".join(f"{k} AS k{i}, " for i, k in enumerate(keys))
+    where = f" WHERE {write.condition(2)}" if r.random() < 0.3 else ""
+    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+    return f"{source.before}SELECT {items}{call} AS a0{more} FROM {source.text}{where}{group}"
+
+
 def _few(r: Random, options: Sequence[int]) -> int:
     return pick(r, options)
 
@@ -183,6 +199,11 @@ class Writer:
                 return f"CLAMP({a}, {pick(r, ('-2, 3', '1, 4', '-4, -1', '0, 0'))})"
             case _:
                 return f"({a} {pick(r, ('%', '//'))} {pick(r, ('2', '3', '-2'))})"
+
+    def entry(self) -> str:
+        """Return an entry of a vector: a numeric expression that needs no bounds."""
+        free = [self._names[c] for c in ("z", "b") if c in self._names]
+        return pick(self._r, free) if free and self._r.random() < 0.2 else self.number(1)
 
     def condition(self, depth: int) -> str:
         """Return a condition, NULL now and then."""

@@ -69,16 +69,16 @@ def sums(plan: PlannedRelease) -> tuple[Totals, Totals | None]:
     return released(plan, engine().totals(plan)), engine().chosen(plan)
 
 
-def examine(r: Random, words: str = "") -> None:
+def examine(r: Random, words: str = "", write: Callable[..., str] = statement) -> None:
     """Check one random statement on one random database against all its neighbours.
 
-    words: a pattern that the statement holds.
+    words: a pattern that the statement holds. write: what writes it.
     """
     catalog = random_catalog(r)
     user = catalog.unit.level is Level.USER
-    sql = statement(r, user=user)
+    sql = write(r, user=user)
     while not re.search(words, sql):
-        sql = statement(r, user=user)
+        sql = write(r, user=user)
     COUNTS["statements"] += 1
     try:
         query = parse(sql, catalog)

@@ -93,7 +93,7 @@ def judge(
             compare(plan, fact, old, sums(engine, plan), shown, COUNTS)
 
 
-def examine_zeroed(r: Random) -> None:
+def examine_zeroed(r: Random, write: Callable[..., str] = statement) -> None:
     user = r.random() < 0.6
     plain = small_catalog(
         Level.USER if user else Level.EVENT,
@@ -102,7 +102,7 @@ def examine_zeroed(r: Random) -> None:
         max_rows=pick(r, (1, 2, 3)),
     )
     catalog = zeroing(plain, some_columns(r, plain, pick(r, (0.3, 0.7, 0.9))))
-    sql = statement(r, user=user)
+    sql = write(r, user=user)
     found = planned(r, sql, catalog, engine())
     if not found:
         return

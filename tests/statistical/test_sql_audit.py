@@ -8,6 +8,7 @@ answer has to be epsilon-close to the other's.
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import numpy as np
@@ -15,8 +16,10 @@ import pytest
 from test_release_audit import epsilon_at_least
 
 import dp_sql
+from dp_sql.executor import lower_relation, lower_vector
 from dp_sql.mechanisms import chooser
 from dp_sql.mechanisms.sampler import Rate
+from dp_sql.plan.vector import NormMeasure
 
 EPSILON = 1.0
 SCHEMA = """
@@ -51,11 +54,20 @@ CASES = {
     "mode": ("MODE(x)", (8, 4)),
     "top": ("TOP_K(x, 2)[2]", (8, 4)),
     "distinct": ("COUNT(DISTINCT x)", (8, 4)),
+    "vector": ("VECTOR_SUM([x, y], 2)[1]", (8, 0)),
+    "long vector": (f"VECTOR_SUM([x, y{', 0' * 30}], 2)[1]", (8, 0)),
 }
 
 
 def answers(
-    folder: Path, call: str, more: tuple[int, int], *, level: str, runs: int, kind: str
+    folder: Path,
+    call: str,
+    more: tuple[int, int],
+    *,
+    level: str,
+    runs: int,
+    kind: str = "permute_and_flip",
+    **amounts: str,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the answers of all groups without and with one row more in each."""
     samples = []
@@ -79,7 +91,8 @@ def answers(
         con.close()
         with dp_sql.connect(here / "schema.yaml", ledger=":memory:") as connection:
             sql = f"SELECT {call} AS v FROM rows GROUP BY g"
-            found = connection.sql(sql, epsilon=str(EPSILON), delta="1e-9").fetchall()
+            asked: dict[str, str] = {"epsilon": str(EPSILON), "delta": "1e-9", **amounts}
+            found = connection.sql(sql, **asked).fetchall()  # type: ignore[arg-type]
         assert len(found) == runs
         samples.append(np.array([row[0] for row in found], dtype=float))
     return samples[0], samples[1]
@@ -93,7 +106,7 @@ def check(
     assert bound <= EPSILON
 
 
-@pytest.mark.parametrize("name", ["median", "mode", "distinct", "correlation"])
+@pytest.mark.parametrize("name", ["median", "mode", "distinct", "correlation", "vector"])
 def test_neighbours_look_no_more_different_than_claimed(name: str, tmp_path: Path) -> None:
     check(tmp_path, name, level="event", runs=2_000)
 
@@ -126,4 +139,45 @@ def test_the_audit_finds_a_rate_that_is_too_fast(
     monkeypatch.setattr(chooser, "rate_below", fast)
     call, more = CASES[name]
     samples = answers(tmp_path, call, more, level="event", runs=40_000, kind="permute_and_flip")
+    assert epsilon_at_least(*samples) > EPSILON
+
+
+def test_the_audit_finds_a_vector_that_is_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = lower_vector.measured
+
+    def longer(rows: str, measures: list[tuple[int, NormMeasure]]) -> str:
+        """Return rows whose vectors may be three times as long as their measures say."""
+        wrong = [
+            (
+                index,
+                SimpleNamespace(size=m.size, step=m.step, limit=3 * m.limit, radius=3 * m.radius),
+            )
+            for index, m in measures
+        ]
+        return known(rows, wrong)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(lower_vector, "measured", longer)
+    call, more = CASES["vector"]
+    samples = answers(tmp_path, call, more, level="event", runs=4_000)
+    assert epsilon_at_least(*samples) > EPSILON
+
+
+SAMPLED = {"sample_rate": "0.1", "delta": "0"}
+
+
+@pytest.mark.parametrize("level", ["event", "user"])
+def test_neighbours_look_no_more_different_over_a_sample(level: str, tmp_path: Path) -> None:
+    call, more = CASES["vector"]
+    bound = epsilon_at_least(*answers(tmp_path, call, more, level=level, runs=4_000, **SAMPLED))
+    assert bound <= EPSILON
+
+
+def test_the_audit_finds_a_sample_that_holds_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lower_relation, "_coin", lambda text, _: f"{text} IS NOT NULL")
+    call, more = CASES["vector"]
+    samples = answers(tmp_path, call, more, level="event", runs=4_000, **SAMPLED)
     assert epsilon_at_least(*samples) > EPSILON

@@ -112,6 +112,7 @@ ARGUMENTS = {
     "QUANTILE_CONT": "dollars, 0.5",
     "QUANTILE_DISC": "dollars, 0.5",
     "TOP_K": "cds, 3",
+    "VECTOR_SUM": "[dollars, cds], 100",
 }
 
 

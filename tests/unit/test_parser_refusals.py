@@ -93,6 +93,26 @@ REFUSED = [
     ("SELECT current_setting('threads')", UnsupportedSQLError),
     ("SELECT getenv('HOME'), COUNT(*) FROM visits", UnsupportedSQLError),
     ("WITH regions AS (SELECT * FROM visits) SELECT * FROM regions", NotPrivateError),
+    ("SELECT VECTOR_SUM([amount]) FROM visits", UnsupportedSQLError),
+    ("SELECT VECTOR_SUM(amount, 1) FROM visits", UnsupportedSQLError),
+    ("SELECT VECTOR_SUM([amount], 1, 2) FROM visits", UnsupportedSQLError),
+    ("SELECT VECTOR_SUM([], 1) FROM visits", UnsupportedSQLError),
+    (f"SELECT VECTOR_SUM([{', '.join(['amount'] * 257)}], 1) FROM visits", UnsupportedSQLError),
+    ("SELECT VECTOR_SUM([amount], amount) FROM visits", QueryError),
+    ("SELECT VECTOR_SUM([amount], 0) FROM visits", QueryError),
+    ("SELECT VECTOR_SUM([amount], -1) FROM visits", QueryError),
+    ("SELECT VECTOR_SUM([amount], 1e101) FROM visits", QueryError),
+    ("SELECT VECTOR_SUM([amount, category], 1) FROM visits", QueryError),
+    ("SELECT VECTOR_SUM([amount, user_id], 1) FROM visits", NotPrivateError),
+    ("SELECT VECTOR_SUM([amount, SUM(amount)], 1) FROM visits", QueryError),
+    ("SELECT VECTOR_SUM([amount], 1, contribution_bounds_per_row => (0, 1)) FROM visits",
+     UnsupportedSQLError),
+    ("SELECT VECTOR_SUM([1], 1) FROM regions LEFT JOIN visits USING (region)", NotPrivateError),
+    ("SELECT VECTOR_SUM([amount], 1) OVER () FROM visits", QueryError),
+    ("SELECT COUNT(*) FROM visits WHERE VECTOR_SUM([amount], 1)[1] > 2", QueryError),
+    ("SELECT user_id, VECTOR_SUM([amount], 1) AS v FROM visits GROUP BY user_id", QueryError),
+    ("SELECT AVG(v[1]) FROM (SELECT user_id, VECTOR_SUM([amount], 1) AS v FROM visits GROUP BY user_id)",
+     QueryError),
 ]  # fmt: skip
 
 
@@ -138,6 +158,23 @@ def test_a_word_without_parentheses_has_a_caret_under_it(word: str) -> None:
     assert message == f"{word} isn't answered over protected rows."
     assert text[carets.index("^") : carets.rindex("^") + 1] == word
     assert hint.startswith("Instead: write the ")
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        ("VECTOR_SUM([amount, minutes])", "VECTOR_SUM([amount, minutes], 1)"),
+        ("VECTOR_SUM(amount, 5)", "VECTOR_SUM([amount], 1)"),
+        ("VECTOR_SUM([amount], 0)", "VECTOR_SUM([amount], 1)"),
+        ("VECTOR_SUM()", "VECTOR_SUM([x, y], 1)"),
+    ],
+)
+def test_a_vector_that_is_written_wrong_is_shown_right(call: str, hint: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse(f"SELECT {call} FROM visits", CATALOG)
+    assert caught.value.hint == hint
+    if "x, y" not in hint:
+        assert parse(f"SELECT {hint} FROM visits", CATALOG).releases
 
 
 def test_a_sample_is_refused_with_a_way_out() -> None:

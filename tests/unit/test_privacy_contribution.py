@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp_sql.privacy.contribution import Box, Change, Simplex
+from dp_sql.privacy.contribution import Ball, Box, Change, Simplex
 
 
 def test_distances_are_the_largest_over_the_profiles() -> None:
@@ -44,3 +44,19 @@ def test_a_box_holds_zero(low: tuple[int, ...], high: tuple[int, ...]) -> None:
 def test_a_simplex_has_components_and_a_total(size: int, total: int) -> None:
     with pytest.raises(ValueError, match="simplex"):
         Simplex(size, total)
+
+
+@pytest.mark.parametrize(("size", "radius"), [(0, 1), (1, 0)])
+def test_a_ball_has_components_and_a_radius(size: int, radius: int) -> None:
+    with pytest.raises(ValueError, match="ball"):
+        Ball(size, radius)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 256])
+@pytest.mark.parametrize("radius", [1, 2, 5, 1000, 2**40 + 1])
+@pytest.mark.parametrize("sides", [1, 2])
+def test_even_components_are_the_least_that_are_long_enough(
+    size: int, radius: int, sides: int
+) -> None:
+    found = Ball(size, radius).even(sides)
+    assert size * found**2 >= (sides * radius) ** 2 > size * (found - 1) ** 2

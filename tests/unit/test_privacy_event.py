@@ -13,6 +13,7 @@ from dp_sql.privacy.event import (
     GaussianEvent,
     KeySelectionEvent,
     LaplaceEvent,
+    SampledEvent,
     pure_epsilon,
     selection_delta,
 )
@@ -27,6 +28,13 @@ def test_laplace_noise_costs_its_l1_distance_over_the_scale() -> None:
 def test_gaussian_noise_has_no_pure_epsilon_unless_nothing_moves() -> None:
     assert pure_epsilon(GaussianEvent(10, 1)) is None
     assert pure_epsilon(GaussianEvent(10, 0)) == 0
+
+
+def test_gaussian_noise_on_a_sample_has_no_pure_epsilon_unless_nothing_moves() -> None:
+    moved, still = GaussianEvent(10, 1), GaussianEvent(10, 0)
+    assert pure_epsilon(SampledEvent(Fraction(1, 10), (still, moved))) is None
+    assert pure_epsilon(SampledEvent(Fraction(1, 10), (still,))) == 0
+    assert selection_delta(SampledEvent(Fraction(1, 10), (moved,))) == 0
 
 
 def test_key_selection_costs_its_noise_and_its_delta() -> None:

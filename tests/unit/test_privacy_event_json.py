@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_sql.privacy.contribution import Change
-from dp_sql.privacy.event import Event, GaussianEvent, KeySelectionEvent, LaplaceEvent, PureEvent
+from dp_sql.privacy.event import (
+    Event,
+    GaussianEvent,
+    KeySelectionEvent,
+    LaplaceEvent,
+    PureEvent,
+    SampledEvent,
+)
 from dp_sql.privacy.event_json import (
     event_from_json,
     event_to_json,
@@ -28,7 +35,13 @@ noises = st.one_of(
 )
 deltas = st.fractions(0, 1).filter(lambda delta: delta < 1)
 pure = st.builds(PureEvent, st.fractions(min_value=0))
-events = st.one_of(noises, st.builds(KeySelectionEvent, noises, deltas), pure)
+gaussians = st.builds(GaussianEvent, st.integers(1, 2**200), sizes)
+sampled = st.builds(
+    SampledEvent,
+    st.fractions(0, 1).filter(lambda rate: 0 < rate < 1),
+    st.lists(gaussians, min_size=1, max_size=3).map(tuple),
+)
+events = st.one_of(noises, st.builds(KeySelectionEvent, noises, deltas), pure, sampled)
 
 
 @settings(deadline=None)
@@ -55,7 +68,9 @@ def test_the_words_are_those_that_old_ledgers_hold() -> None:
     assert event_to_json(KeySelectionEvent(GaussianEvent(1024, 0), delta)) == chosen
     pure = '{"v":1,"event":"pure","epsilon":"1/10"}'
     assert event_to_json(PureEvent(Fraction(1, 10))) == pure
-    for text in (laplace, gaussian, chosen, pure):
+    some = '{"v":1,"event":"sampled","rate":"1/100","noises":[' + gaussian + "]}"
+    assert event_to_json(SampledEvent(Fraction(1, 100), (GaussianEvent(1024, 0),))) == some
+    for text in (laplace, gaussian, chosen, pure, some):
         assert event_to_json(event_from_json(text)) == text
 
 
@@ -76,6 +91,10 @@ LAPLACE = {"v": 1, "event": "laplace", "scale": "3", "profiles": [[["1", "1"]]]}
         {"v": 1, "event": "pure", "epsilon": "0.1"},
         {"v": 1, "event": "pure", "epsilon": "1/10", "delta": "0/1"},
         {**GAUSSIAN, "more": "1"},
+        {"v": 1, "event": "sampled", "rate": "1/10", "noises": []},
+        {"v": 1, "event": "sampled", "rate": "1/1", "noises": [GAUSSIAN]},
+        {"v": 1, "event": "sampled", "rate": "1/10", "noises": [LAPLACE]},
+        {"v": 1, "event": "sampled", "rate": "1/10", "noises": [GAUSSIAN], "more": "1"},
         {**GAUSSIAN, "sigma": 3},
         {**GAUSSIAN, "sigma": "0"},
         {**GAUSSIAN, "sigma": "03"},

@@ -7,12 +7,14 @@ from functools import partial
 from math import isclose
 
 import pytest
-from oracle.judge import check
+from oracle.judge import ROUND, check
 
 from dp_sql.errors import InternalError
 from dp_sql.plan.expression import Literal
 from dp_sql.plan.relation import PresenceMeasure
-from dp_sql.privacy.contribution import Box, Divided, Simplex
+from dp_sql.privacy.contribution import Ball, Box, Change, Divided, Simplex
+from dp_sql.privacy.event import LaplaceEvent
+from dp_sql.privacy.renyi import rdp
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.schema.sqltype import INTEGER
 from dp_sql.sensitivity.contribution import _require_divided
@@ -65,6 +67,44 @@ def test_brute_force_over_small_boxes(unit, cells, groups, ends) -> None:  # noq
         costs = [sum(n * shift**power for shift, n in profile) for profile in found.profiles]
         worst = max(sum(abs(step) ** power for step in move) for move in moves)
         assert worst <= max(costs) or isclose(worst, max(costs))
+
+
+@pytest.mark.parametrize("unit", [ADD, SWAP])
+@pytest.mark.parametrize(("cells", "groups"), [(1, 1), (2, 1), (2, 2)])
+@pytest.mark.parametrize(("size", "radius"), [(1, 3), (2, 2), (3, 1)])
+def test_brute_force_over_small_balls(unit, cells, groups, size, radius) -> None:  # noqa: ANN001
+    ends = range(-radius, radius + 1)
+    ball = [v for v in itertools.product(ends, repeat=size) if sum(x * x for x in v) <= radius**2]
+    owns = [
+        vectors
+        for vectors in itertools.product(ball, repeat=cells)
+        if sum(any(v) for v in vectors) <= groups
+    ]
+    others = owns if unit is SWAP else [((0,) * size,) * cells]
+    found = change(Ball(size, radius), groups, cells, unit)
+    longest = 0
+    for one, other in itertools.product(owns, others):
+        pairs = zip(itertools.chain(*one), itertools.chain(*other), strict=True)
+        moved = [abs(a - b) for a, b in pairs]
+        check(moved, found, partial("{} {}".format, one, other), ROUND)
+        longest = max(longest, sum(s * s for s in moved))
+    single = found.profiles[: len(found.profiles) // 2]
+    assert longest == max(sum(n * s * s for s, n in profile) for profile in single)
+
+
+@pytest.mark.parametrize("alpha", [1.001, 1.5, 2.0, 7.0, 60.0])
+@pytest.mark.parametrize("scale", [1, 2, 5, 40])
+def test_no_vector_of_a_ball_costs_more_laplace_noise_than_even_shifts(
+    alpha: float, scale: int
+) -> None:
+    ball = Ball(3, 12)
+    most = rdp(LaplaceEvent(scale, change(ball, 1, None, ADD)), alpha)
+    costs = [
+        rdp(LaplaceEvent(scale, Change((tuple((s, 1) for s in vector),))), alpha)
+        for vector in itertools.combinations_with_replacement(range(13), 3)
+        if sum(s * s for s in vector) <= 12**2
+    ]
+    assert 0.9 * most <= max(costs) <= most
 
 
 @pytest.mark.parametrize("size", [2, 5])

@@ -15,6 +15,7 @@ from dp_sql.executor.lower_relation import release_sql, selection_sql
 from dp_sql.parser.statement import parse
 from dp_sql.plan.relation import BoundGroups, BoundRows, KeepKeys, Relation, SumPerUnit
 from dp_sql.planner.plan import plan_release
+from dp_sql.planner.sampling import over_sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,6 +164,19 @@ def test_more_partners_than_are_told_apart_change_nothing(duck: duckdb.DuckDBPyC
     for partners, same in ((most, True), (most * 1000, True), (2, False)):
         changed = replace(plan, relation=told(plan.relation, partners))
         assert (sorted(duck.sql(release_sql(changed)).fetchall()) == sorted(whole)) is same
+
+
+@pytest.mark.parametrize("sql", EARLY[:2])
+def test_a_sample_has_the_same_units_on_either_side(
+    sql: str, duck: duckdb.DuckDBPyConnection
+) -> None:
+    plan = over_sample(planned(sql, 20), Fraction(1, 3))
+    assert partners_of(plan.relation) is not None
+    table = sorted(duck.sql(release_sql(plan)).fetchall(), key=repr)
+    paired = replace(plan, relation=over_pairs(plan.relation))
+    assert table == sorted(duck.sql(release_sql(paired)).fetchall(), key=repr)
+    whole = duck.sql(release_sql(planned(sql, 20))).fetchall()
+    assert sum(row[-1] for row in table) < sum(row[-1] for row in whole)
 
 
 def test_bounds_so_wide_that_products_could_overflow_are_summed_over_pairs() -> None:
