@@ -17,7 +17,13 @@ from typing import Any
 
 import pytest
 from oracle import small_engine
-from oracle.judge import compare, compare_distincts, compare_histograms, released
+from oracle.judge import (
+    compare,
+    compare_distincts,
+    compare_histograms,
+    compare_sampled,
+    released,
+)
 from oracle.neighbours import Database, database, neighbours, rows_of
 from oracle.small_engine import SmallEngine, Totals
 from oracle.small_schema import PUBLIC, small_catalog
@@ -69,16 +75,16 @@ def sums(plan: PlannedRelease) -> tuple[Totals, Totals | None]:
     return released(plan, engine().totals(plan)), engine().chosen(plan)
 
 
-def examine(r: Random, words: str = "") -> None:
+def examine(r: Random, words: str = "", *, sampled: bool = False) -> None:
     """Check one random statement on one random database against all its neighbours.
 
-    words: a pattern that the statement holds.
+    words: a pattern that the statement holds. sampled: it has an aggregate over blocks.
     """
     catalog = random_catalog(r)
     user = catalog.unit.level is Level.USER
-    sql = statement(r, user=user)
+    sql = statement(r, user=user, sampled=sampled)
     while not re.search(words, sql):
-        sql = statement(r, user=user)
+        sql = statement(r, user=user, sampled=sampled)
     COUNTS["statements"] += 1
     try:
         query = parse(sql, catalog)
@@ -109,15 +115,17 @@ def examine(r: Random, words: str = "") -> None:
     before = [sums(plan) for plan in plans]
     weights = [engine().histograms(plan) for plan in plans]
     values = [engine().distincts(plan) for plan in plans]
+    blocks = [engine().sampled(plan) for plan in plans]
     for part, other in enumerate(near, start=1):
         engine().use("visits", part)
         told = partial(described, sql, catalog, data, other)
-        for plan, fact, old, held, counted in zip(
-            plans, facts, before, weights, values, strict=True
+        for plan, fact, old, held, counted, sums_of in zip(
+            plans, facts, before, weights, values, blocks, strict=True
         ):
             compare(plan, fact, old, sums(plan), told, COUNTS)
             compare_histograms(plan, fact, held, engine().histograms(plan), told, COUNTS)
             compare_distincts(plan, fact, counted, engine().distincts(plan), told, COUNTS)
+            compare_sampled(plan, fact, sums_of, engine().sampled(plan), told, COUNTS)
 
 
 def described(sql: str, catalog: Catalog, data: Database, other: Database) -> str:
@@ -143,6 +151,14 @@ def test_no_neighbour_moves_a_vector_further_than_derived(share: int) -> None:
     assert COUNTS["filled"] >= 4
     assert COUNTS["distincts"] >= 20
     assert COUNTS["vouched"] >= 4
+
+
+def test_no_neighbour_moves_blocks_further_than_derived() -> None:
+    COUNTS.clear()
+    for index in range(25):
+        examine(Random(f"sampled-{index}"), sampled=True)
+    report("oracle, aggregates over blocks")
+    assert COUNTS["sampled"] >= 50
 
 
 def _too_small(contribution: ContributionSet, groups: int) -> Profile:

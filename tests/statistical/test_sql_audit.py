@@ -8,6 +8,7 @@ answer has to be epsilon-close to the other's.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -17,6 +18,8 @@ from test_release_audit import epsilon_at_least
 import dp_sql
 from dp_sql.mechanisms import chooser
 from dp_sql.mechanisms.sampler import Rate
+from dp_sql.privacy.contribution import Change
+from dp_sql.sensitivity import delta, histogram
 
 EPSILON = 1.0
 SCHEMA = """
@@ -50,6 +53,7 @@ CASES = {
     "minimum": ("MIN(x)", (0, 4)),
     "mode": ("MODE(x)", (8, 4)),
     "top": ("TOP_K(x, 2)[2]", (8, 4)),
+    "blocks": ("SAMPLE_AND_AGGREGATE('max', x, 5, 8, 1)", (8, 4)),
     "distinct": ("COUNT(DISTINCT x)", (8, 4)),
 }
 
@@ -93,7 +97,7 @@ def check(
     assert bound <= EPSILON
 
 
-@pytest.mark.parametrize("name", ["median", "mode", "distinct", "correlation"])
+@pytest.mark.parametrize("name", ["median", "mode", "distinct", "correlation", "blocks"])
 def test_neighbours_look_no_more_different_than_claimed(name: str, tmp_path: Path) -> None:
     check(tmp_path, name, level="event", runs=2_000)
 
@@ -126,4 +130,17 @@ def test_the_audit_finds_a_rate_that_is_too_fast(
     monkeypatch.setattr(chooser, "rate_below", fast)
     call, more = CASES[name]
     samples = answers(tmp_path, call, more, level="event", runs=40_000, kind="permute_and_flip")
+    assert epsilon_at_least(*samples) > EPSILON
+
+
+def test_the_audit_finds_a_block_that_moves_further_than_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(one: object, *rest: Any) -> Change:
+        found = delta.change(one, *rest)  # type: ignore[arg-type]
+        return Change(tuple(tuple((s // 2, n) for s, n in p) for p in found.profiles))
+
+    monkeypatch.setattr(histogram, "change", half)
+    call, more = CASES["blocks"]
+    samples = answers(tmp_path, call, more, level="event", runs=4_000, kind="permute_and_flip")
     assert epsilon_at_least(*samples) > EPSILON

@@ -109,6 +109,7 @@ ARGUMENTS = {
     "DISTANCE_TO": "dollars > 5",
     "QUANTILE_CONT": "dollars, 0.5",
     "QUANTILE_DISC": "dollars, 0.5",
+    "SAMPLE_AND_AGGREGATE": "'median', dollars, 0, 300, 50",
     "TOP_K": "cds, 3",
 }
 
