@@ -13,6 +13,8 @@ import numpy as np
 from dp_sql.complaint import Complaint, position_in, read_complaint
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import EngineError, QueryError
+from dp_sql.mechanisms.planar import PlanarLaplace
+from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.plan.release import GROUP_NUMBER, Residual
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.sqltype import BIGINT, DOUBLE, Kind, SqlType
@@ -92,10 +94,11 @@ class PostProcessor:
         public_file: Callable[[str], str | None],
         public_columns: Callable[[str], Mapping[str, NDArray[Any]]],
         database: Any,
+        sampler: Sampler,
     ) -> None:
         """Make a new database this one's. The callables give a public table's file, or its columns.
 
-        database: from `new_database`.
+        database: from `new_database`. sampler: draws the noise of points (PLANAR_LAPLACE).
         """
         self._catalog = catalog
         self._public_columns = public_columns
@@ -106,6 +109,14 @@ class PostProcessor:
         self._parsed: dict[str, Sequence[Any]] = {}
         self._connection = database
         run = database.execute
+        database.create_function(
+            "planar_laplace",
+            PlanarLaplace(sampler).__call__,
+            ["DOUBLE"] * 3,
+            duckdb.struct_type({"lat": "DOUBLE", "lon": "DOUBLE"}),
+            null_handling="special",
+            side_effects=True,
+        )
         files = {
             name: file
             for name, spec in catalog.tables.items()

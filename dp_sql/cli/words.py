@@ -33,3 +33,6 @@ FUNCTIONS = tuple(
     "time_bucket translate trim trunc try_cast try_strptime unicode upper week weekday weekofyear "
     "xor year yearweek".split()
 )
+
+# of our own, above a release
+ABOVE = ("DP_INTERVAL_HIGH", "DP_INTERVAL_LOW", "PLANAR_LAPLACE")

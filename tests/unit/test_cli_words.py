@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dp_sql.cli.words import AGGREGATES, FUNCTIONS
+from dp_sql.cli.words import ABOVE, AGGREGATES, FUNCTIONS
 from dp_sql.demo import SCHEMA
 from dp_sql.parser.statement import parse
 from dp_sql.plan.functions import FUNCTIONS as TABLE
@@ -120,6 +120,12 @@ def test_every_aggregate_that_is_offered_is_answered(name: str) -> None:
     assert len(parse(f"SELECT {name}({arguments}) FROM purchases", CATALOG).releases) == 1
 
 
+@pytest.mark.parametrize("name", ABOVE)
+def test_what_stands_above_releases_is_answered(name: str) -> None:
+    of = "AVG(cds), AVG(cds), 0.01" if name == "PLANAR_LAPLACE" else "AVG(cds)"
+    assert len(parse(f"SELECT {name}({of}) AS x FROM purchases", CATALOG).releases) == 1
+
+
 def test_every_function_of_the_table_is_offered() -> None:
     operators = set("and between glob ilike in like negate not or".split())
     operators |= {"like_escape", "ilike_escape", "json_extract"}  # ESCAPE, and -> below ->>
@@ -130,3 +136,4 @@ def test_every_function_of_the_table_is_offered() -> None:
 def test_words_are_sorted() -> None:
     assert list(FUNCTIONS) == sorted(FUNCTIONS)
     assert list(AGGREGATES) == sorted(AGGREGATES)
+    assert list(ABOVE) == sorted(ABOVE)
