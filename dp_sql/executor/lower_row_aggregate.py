@@ -11,6 +11,7 @@ from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.relation import SumMeasure
 from dp_sql.plan.row_aggregates import SHAPES, moment_of
 from dp_sql.plan.rows import Grid, Order, RowAggregate, RowAggregateKind, WindowFunction
+from dp_sql.plan.sql_text import once
 from dp_sql.schema.sqltype import DOUBLE, SqlType
 
 _Kind = RowAggregateKind
@@ -143,22 +144,30 @@ def _shape(kind: RowAggregateKind, a: str) -> str:
     |a| <= 2^19 (`planner.row_grids`); with more rows each part is rounded by itself. As in DuckDB they
     are NULL over fewer rows than they need, and over a constant.
     """
-    n, s1, s2, s3 = f"count({a})", f"sum({a})", f"sum({a} * {a})", f"sum({a} * {a} * {a})"
-    s4 = f"sum(CAST({a} AS HUGEINT) * {a} * {a} * {a})"
+    sums = {"n": f"count({a})", "s1": f"sum({a})", "s2": f"sum({a} * {a})"}
+    sums |= {"s3": f"sum({a} * {a} * {a})", "s4": f"sum(CAST({a} AS HUGEINT) * {a} * {a} * {a})"}
+    packed = ", ".join(f"{field} := {text}" for field, text in sums.items())
+    return once(f"struct_pack({packed})", lambda packed: _shape_of(kind, packed))
+
+
+def _shape_of(kind: RowAggregateKind, packed: str) -> str:
+    """Return a skewness or a kurtosis from the name of a struct of the sums."""
+    fields = {field: f"{packed}.{field}" for field in ("s1", "s2", "s3", "s4")}
+    count = f"{packed}.n"
 
     def moment(terms: str, rows: int) -> str:
-        parts = {"n": f"CAST({n} AS HUGEINT)", "s1": s1, "s2": s2, "s3": s3, "s4": s4}
-        exact = f"CAST({terms.format(**parts)} AS DOUBLE)"
-        rough = terms.format(**{k: f"CAST({v} AS DOUBLE)" for k, v in parts.items()})
-        return f"(CASE WHEN {n} <= {rows} THEN {exact} ELSE {rough} END)"
+        whole = terms.format(n=f"CAST({count} AS HUGEINT)", **fields)
+        floats = {field: f"CAST({text} AS DOUBLE)" for field, text in fields.items()}
+        rough = terms.format(n=f"CAST({count} AS DOUBLE)", **floats)
+        return f"(CASE WHEN {count} <= {rows} THEN CAST({whole} AS DOUBLE) ELSE {rough} END)"
 
     second = moment("({n} * {s2} - {s1} * {s1})", 2**31)
-    count = f"CAST({n} AS DOUBLE)"
+    n = f"CAST({count} AS DOUBLE)"
     if kind is _Kind.SKEWNESS:
         third = moment("({n} * {n} * {s3} - 3 * {n} * {s1} * {s2} + 2 * {s1} * {s1} * {s1})", 2**21)
         value = f"{third} / ({second} * sqrt(greatest({second}, 0))) "
-        value += f"* sqrt({count} * ({count} - 1)) / ({count} - 2)"
-        return f"(CASE WHEN {n} > 2 AND {second} > 0 THEN {value} END)"
+        value += f"* sqrt({n} * greatest({n} - 1, 0)) / ({n} - 2)"
+        return f"(CASE WHEN {count} > 2 AND {second} > 0 THEN {value} END)"
     fourth = moment(
         "({n} * {n} * {n} * {s4} - 4 * {n} * {n} * {s1} * {s3} "
         "+ 6 * {n} * {s1} * {s1} * {s2} - 3 * {s1} * {s1} * {s1} * {s1})",
@@ -166,10 +175,9 @@ def _shape(kind: RowAggregateKind, a: str) -> str:
     )
     ratio = f"({fourth} / {second} / {second})"
     if kind is _Kind.KURTOSIS_POP:
-        return f"(CASE WHEN {n} > 1 AND {second} > 0 THEN {ratio} - 3 END)"
-    value = f"({count} - 1) * (({count} + 1) * {ratio} - 3 * ({count} - 1)) "
-    value += f"/ (({count} - 2) * ({count} - 3))"
-    return f"(CASE WHEN {n} > 3 AND {second} > 0 THEN {value} END)"
+        return f"(CASE WHEN {count} > 1 AND {second} > 0 THEN {ratio} - 3 END)"
+    value = f"({n} - 1) * (({n} + 1) * {ratio} - 3 * ({n} - 1)) / (({n} - 2) * ({n} - 3))"
+    return f"(CASE WHEN {count} > 3 AND {second} > 0 THEN {value} END)"
 
 
 def _covariance(aggregate: RowAggregate, text: str, argument: Expression, name: Naming) -> str:
