@@ -155,10 +155,10 @@ def test_no_neighbour_moves_a_vector_further_than_derived(share: int) -> None:
 
 def test_no_neighbour_moves_blocks_further_than_derived() -> None:
     COUNTS.clear()
-    for index in range(25):
+    for index in range(14):
         examine(Random(f"sampled-{index}"), sampled=True)
     report("oracle, aggregates over blocks")
-    assert COUNTS["sampled"] >= 50
+    assert COUNTS["sampled"] >= 25
 
 
 def _too_small(contribution: ContributionSet, groups: int) -> Profile:
@@ -252,6 +252,6 @@ def test_the_oracle_finds_a_wrong_rule(name: str, monkeypatch: pytest.MonkeyPatc
 def test_no_neighbour_moves_a_vector_further_than_derived_long(seed: int) -> None:
     COUNTS.clear()
     for index in range(600):
-        examine(Random(f"{seed}-{index}"))
+        examine(Random(f"{seed}-{index}"), sampled=index % 6 == 0)
     report(f"oracle, seed {seed}")
     assert COUNTS["plans"] >= 450

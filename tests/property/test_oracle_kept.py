@@ -128,10 +128,10 @@ def test_no_zeroed_column_moves_a_vector_further_than_derived() -> None:
 
 def test_no_zeroed_column_moves_blocks_further_than_derived() -> None:
     COUNTS.clear()
-    for index in range(20):
+    for index in range(12):
         examine_zeroed(Random(f"zero-sampled-{index}"), sampled=True)
     report("zero_out, blocks")
-    assert COUNTS["sampled"] >= 25
+    assert COUNTS["sampled"] >= 12
 
 
 def report(name: str) -> None:
@@ -168,12 +168,12 @@ def test_no_moved_place_moves_a_vector_further_than_derived() -> None:
 
 def test_no_moved_place_moves_cells_further_than_derived() -> None:
     COUNTS.clear()
-    for index in range(60):
+    for index in range(25):
         examine_moved(Random(f"cells-{index}"), cell_statement)
     report("cells")
-    assert COUNTS["plans"] >= 45
-    assert COUNTS["reached"] >= 10
-    assert COUNTS["sampled"] >= 5
+    assert COUNTS["plans"] >= 15
+    assert COUNTS["reached"] >= 5
+    assert COUNTS["sampled"] >= 1
 
 
 MUTANTS: dict[str, tuple[Callable[[Random], None], object, str, object]] = {
@@ -226,3 +226,6 @@ def test_no_neighbour_that_keeps_rows_moves_a_vector_further_long(seed: int) -> 
     for index in range(600):
         examine_zeroed(Random(f"{seed}-zero-{index}"))
         examine_moved(Random(f"{seed}-metric-{index}"))
+        if index % 6 == 0:
+            examine_zeroed(Random(f"{seed}-zero-sampled-{index}"), sampled=True)
+            examine_moved(Random(f"{seed}-cells-{index}"), cell_statement)

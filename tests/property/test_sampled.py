@@ -28,7 +28,7 @@ from dp_sql.schema import sqltype
 from dp_sql.schema.loader import load
 from dp_sql.schema.sqltype import Kind, SqlType
 
-ROWS = 30_000
+ROWS = 15_000
 SCHEMA = """
 version: 1
 database: duckdb:///rows.duckdb

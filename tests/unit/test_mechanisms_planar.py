@@ -98,7 +98,7 @@ def test_coins_that_are_decided_digit_by_digit_follow_it_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(planar, "_MARGIN", 2.0)
-    assert p_value(draw(1, 4_000, ExactSampler()), law(1, 2)) > FALSE_ALARM
+    assert p_value(draw(1, 1_500, ExactSampler()), law(1, 2)) > FALSE_ALARM
 
 
 def test_the_law_of_lengths_is_told_from_that_of_another_scale() -> None:
