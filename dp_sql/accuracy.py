@@ -14,7 +14,6 @@ from dp_sql.mechanisms.noise import NoiseKind
 from dp_sql.mechanisms.spread import has_public_noise, shown_within, spread_of
 from dp_sql.plan.accuracy import Accuracy, read_accuracy
 from dp_sql.plan.public import PublicFacts
-from dp_sql.plan.relation import Measure
 from dp_sql.plan.release import Aggregate, AggregateKind, PlannedRelease, Query, Release
 from dp_sql.privacy.amount import Amount, show
 from dp_sql.schema.catalog import Catalog, PrivacyDefaults
@@ -36,6 +35,7 @@ _PUBLIC = frozenset(
         AggregateKind.SUM,
         AggregateKind.REGR_COUNT,
         AggregateKind.VECTOR_SUM,
+        AggregateKind.SAMPLE,
     }
 )  # kinds whose noise can be known without the data
 
@@ -333,7 +333,7 @@ class _Search:
             low, high = (middle, high) if self._kind(middle) == start else (low, middle)
         return low
 
-    def _kind(self, place: int) -> list[tuple[tuple[Measure, ...], tuple[NoiseKind, ...]]]:
+    def _kind(self, place: int) -> list[tuple[tuple[object, ...], tuple[NoiseKind, ...]]]:
         return [
             (tuple(v.measure for v in plan.vectors), tuple(n.kind for n in measurement.noises))
             for plan, measurement in self.trial(place)

@@ -71,6 +71,7 @@ class Connection:
                 self._engine.public_file,
                 self._engine.public_columns,
                 started.result(),
+                self._sampler,
             )
             self._ledger = open_ledger(ledger_place(self._catalog, ledger, database))
             try:

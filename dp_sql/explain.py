@@ -13,6 +13,7 @@ from dp_sql.mechanisms.interval import laplace_half_width
 from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.ranks import beyond, rank_error
 from dp_sql.mechanisms.spread import has_public_noise, spread_of
+from dp_sql.plan.block import BlockMeasure
 from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.facts import HistogramFacts
 from dp_sql.plan.histogram import Extreme, Histogram, Popular
@@ -25,6 +26,7 @@ from dp_sql.plan.release import (
     DistinctReadout,
     Release,
 )
+from dp_sql.plan.sampled import Sampled
 from dp_sql.privacy.amount import show
 from dp_sql.privacy.contribution import Change
 from dp_sql.privacy.cost import FREE
@@ -135,7 +137,7 @@ def _joint(parsed: Release, steps: list[Step], *, consistent: bool) -> list[str]
         f"Release {parsed.name} by {len(steps)} different sets of keys, one joint release:",
         f"  groups that a unit touches over all sets: at most {touched}",
     ]
-    changes: dict[Measure, list[Change]] = {}
+    changes: dict[Measure | BlockMeasure, list[Change]] = {}
     for step in steps:
         for vector, fact in zip(step.plan.vectors, step.facts.vectors, strict=True):
             changes.setdefault(vector.measure, []).append(fact.change)
@@ -170,6 +172,9 @@ def _step(step: Step) -> list[str]:
         lines.append(f"    contribution: {fact.rule}")
         lines.append(f"    Δ1 = {fact.change.l1}, Δ2 = {math.sqrt(fact.change.l2_squared):.6g}")
         lines.append(f"    noise: {_noise(noise)}")
+    for index, sampled in enumerate(plan.sampled, start=len(plan.summed)):
+        lines.append(f"  rows of v{index}, in blocks by a keyed hash of {_decides(sampled)}:")
+        lines += ["    " + line for line in relation_text(sampled.relation).splitlines()]
     for index, (histogram, proved) in enumerate(
         zip(plan.histograms, facts.histograms, strict=True)
     ):
@@ -230,6 +235,14 @@ def _rank_error(step: Step, readout: ChoiceReadout) -> str:
     return f"off by at most {rows:.3g} rows in 95 % of runs{ties}, and one step of the grid"
 
 
+def _decides(sampled: Sampled) -> str:
+    return (
+        f"the row ({', '.join(c.name for c in sampled.content)})"
+        if sampled.content
+        else "the owner"
+    )
+
+
 def _distinct(index: int, distinct: Distinct, facts: HistogramFacts) -> list[str]:
     """Return what is counted for distinct values."""
     lines = [f"  distinct values d{index}:"]
@@ -265,6 +278,8 @@ def _aggregate(aggregate: Aggregate) -> str:
     argument = expression_text(aggregate.argument)
     if aggregate.kind is AggregateKind.COUNT_OWNERS:
         return f"{aggregate.kind.value} where {argument} is not NULL"
+    if aggregate.sample is not None:
+        argument = f"{aggregate.sample.kind.value} of {argument}"
     if aggregate.second is not None:
         argument += f", {expression_text(aggregate.second)}"
     return f"{aggregate.kind.value}({argument})"

@@ -206,6 +206,7 @@ def run(
                     selection_table=sums.selection,
                     histograms=sums.histograms,
                     distincts=sums.distincts,
+                    sampled=sums.sampled,
                 )
             )
         plans = [step.plan for step in steps]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from dp_sql.cli.words import AGGREGATES, FUNCTIONS, KEYWORDS
+from dp_sql.cli.words import ABOVE, AGGREGATES, FUNCTIONS, KEYWORDS
 from dp_sql.dataclass import dataclass
 from dp_sql.schema.catalog import Catalog, TableSpec
 
@@ -68,7 +68,7 @@ def _in_statement(left: str, after: str, catalog: Catalog) -> Iterator[Candidate
         yield from _columns(table)
     yield from (Candidate(f"{name}(", "aggregate") for name in AGGREGATES)
     yield from (Candidate(name, "keyword") for name in KEYWORDS)
-    yield from (Candidate(f"{name}(", "function") for name in FUNCTIONS)
+    yield from (Candidate(f"{name}(", "function") for name in (*FUNCTIONS, *ABOVE))
     yield from _tables(catalog)
 
 

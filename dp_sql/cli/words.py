@@ -12,8 +12,8 @@ KEYWORDS = tuple(
 AGGREGATES = tuple(
     "APPROX_COUNT_DISTINCT APPROX_QUANTILES AVG BOOL_AND BOOL_OR CORR COUNT COVAR_POP COVAR_SAMP DISTANCE_TO "
     "MAX MEDIAN MIN MODE QUANTILE_CONT QUANTILE_DISC REGR_AVGX REGR_AVGY REGR_COUNT REGR_INTERCEPT "
-    "REGR_R2 REGR_SLOPE REGR_SXX REGR_SXY REGR_SYY STDDEV_POP STDDEV_SAMP SUM TOP_K VAR_POP VAR_SAMP "
-    "VECTOR_SUM".split()
+    "REGR_R2 REGR_SLOPE REGR_SXX REGR_SXY REGR_SYY SAMPLE_AND_AGGREGATE STDDEV_POP "
+    "STDDEV_SAMP SUM TOP_K VAR_POP VAR_SAMP VECTOR_SUM".split()
 )
 
 # what stands below a release, in WHERE, GROUP BY and inside aggregates; above it DuckDB has more
@@ -33,3 +33,6 @@ FUNCTIONS = tuple(
     "time_bucket translate trim trunc try_cast try_strptime unicode upper week weekday weekofyear "
     "xor year yearweek".split()
 )
+
+# of our own, above a release
+ABOVE = ("DP_INTERVAL_HIGH", "DP_INTERVAL_LOW", "PLANAR_LAPLACE")

@@ -20,6 +20,7 @@ from dp_sql.executor.engine import Sums
 from dp_sql.executor.lower_distinct import distinct_sql
 from dp_sql.executor.lower_expression import identifier, text_literal
 from dp_sql.executor.lower_histogram import histogram_sql
+from dp_sql.executor.lower_sampled import sampled_sql
 from dp_sql.executor.sources import Sources, locate
 from dp_sql.plan.facts import ExactTable, PairTable
 from dp_sql.plan.public import Image
@@ -175,10 +176,11 @@ class DuckDBEngine:
     def statements(self, plan: PlannedRelease) -> tuple[str, ...]:
         """Return the SQL that answers a release."""
         sums: list[str] = []
-        if plan.vectors:
+        if plan.summed:
             sums.append(lower_relation.release_sql(plan))
         if plan.selection_relation is not None:
             sums.append(lower_relation.selection_sql(plan))
+        sums += [sampled_sql(sampled) for sampled in plan.sampled]
         sums += [histogram_sql(histogram) for histogram in plan.histograms]
         return (*sums, *(distinct_sql(distinct) for distinct in plan.distincts))
 
@@ -202,12 +204,13 @@ class DuckDBEngine:
             ]
         kinds = [key.type for key in plan.keys]
         apart = plan.selection_relation is not None
-        columns = sum(len(v.columns) for v in plan.vectors) - apart
-        table = Sealed(_exact(next(results) if plan.vectors else [], kinds, columns))
+        columns = sum(len(v.columns) for v in plan.summed) - apart
+        table = Sealed(_exact(next(results) if plan.summed else [], kinds, columns))
         private = [kinds[i] for i in plan.private]
         selection = Sealed(_exact(next(results), private, 1)) if apart else None
+        sampled = tuple(Sealed(_exact(next(results), kinds, 1)) for _ in plan.sampled)
         histograms = tuple(Sealed(_exact(rows, kinds, 2)) for rows in results)
-        return Sums(table, selection, histograms, tuple(distincts))
+        return Sums(table, selection, histograms, tuple(distincts), sampled)
 
     def _distinct(
         self, sql: str, keys: list[SqlType], *, pairs: bool

@@ -21,13 +21,15 @@ class Sums:
 
     table: the exact table. selection: that of the key selection where it is apart. histograms: as
     the plan has them, one row a cell that is held, its columns the place and the weight. distincts:
-    the pairs of unit and value, or at event level the number of values of each group.
+    the pairs of unit and value, or at event level the number of values of each group. sampled: a row
+    a group, the sum of its blocks.
     """
 
     table: Sealed[ExactTable]
     selection: Sealed[ExactTable] | None
     histograms: tuple[Sealed[ExactTable], ...] = ()
     distincts: tuple[Sealed[PairTable | ExactTable], ...] = ()
+    sampled: tuple[Sealed[ExactTable], ...] = ()
 
 
 class Engine(PublicFacts, Protocol):

@@ -9,8 +9,9 @@ from dp_sql.executor.lower_expression import literal, lower
 from dp_sql.executor.lower_measure import grid
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.relation import SumMeasure
-from dp_sql.plan.row_aggregates import moment_of
+from dp_sql.plan.row_aggregates import SHAPES, moment_of
 from dp_sql.plan.rows import Grid, Order, RowAggregate, RowAggregateKind, WindowFunction
+from dp_sql.plan.sql_text import once
 from dp_sql.schema.sqltype import DOUBLE, SqlType
 
 _Kind = RowAggregateKind
@@ -69,6 +70,12 @@ def aggregate_sql(aggregate: RowAggregate, name: Naming) -> str:
                 return f"(CAST(sum({text}) AS DOUBLE) / count({text}))"
             steps = _steps(text, argument, aggregate.grid)
             return f"({_scaled(f'sum({steps})', aggregate.grid)} / count({steps}))"
+        case _Kind.MAD:
+            return f"mad({text})"
+        case _ if kind in SHAPES:
+            if aggregate.grid is None:
+                raise InternalError("a moment needs a grid")
+            return _shape(kind, _steps(text, argument, aggregate.grid))
         case _:
             if aggregate.grid is None:
                 raise InternalError("a variance needs a grid")
@@ -126,6 +133,51 @@ def _variance(kind: RowAggregateKind, a: str, chosen: Grid, over: str = "") -> s
     if kind in (_Kind.STDDEV_POP, _Kind.STDDEV_SAMP):
         value = f"sqrt({value})"
     return f"(CASE WHEN {n} >= {least} THEN {value} END)"
+
+
+def _shape(kind: RowAggregateKind, a: str) -> str:
+    """Return a skewness or a kurtosis from the exact n and sums of the powers of the steps a.
+
+    They don't depend on the step, nor on where it begins. With S_k the sum of a^k, central moments are
+    whole numbers over powers of n: n^2 m2 = n S2 - S1^2, n^3 m3 = n^2 S3 - 3 n S1 S2 + 2 S1^3 and
+    n^4 m4 = n^3 S4 - 4 n^2 S1 S3 + 6 n S1^2 S2 - 3 S1^4, each rounded once where it fits a HUGEINT, for
+    |a| <= 2^19 (`planner.row_grids`); with more rows each part is rounded by itself. As in DuckDB they
+    are NULL over fewer rows than they need, and over a constant.
+    """
+    sums = {"n": f"count({a})", "s1": f"sum({a})", "s2": f"sum({a} * {a})"}
+    sums |= {"s3": f"sum({a} * {a} * {a})", "s4": f"sum(CAST({a} AS HUGEINT) * {a} * {a} * {a})"}
+    packed = ", ".join(f"{field} := {text}" for field, text in sums.items())
+    return once(f"struct_pack({packed})", lambda packed: _shape_of(kind, packed))
+
+
+def _shape_of(kind: RowAggregateKind, packed: str) -> str:
+    """Return a skewness or a kurtosis from the name of a struct of the sums."""
+    fields = {field: f"{packed}.{field}" for field in ("s1", "s2", "s3", "s4")}
+    count = f"{packed}.n"
+
+    def moment(terms: str, rows: int) -> str:
+        whole = terms.format(n=f"CAST({count} AS HUGEINT)", **fields)
+        floats = {field: f"CAST({text} AS DOUBLE)" for field, text in fields.items()}
+        rough = terms.format(n=f"CAST({count} AS DOUBLE)", **floats)
+        return f"(CASE WHEN {count} <= {rows} THEN CAST({whole} AS DOUBLE) ELSE {rough} END)"
+
+    second = moment("({n} * {s2} - {s1} * {s1})", 2**31)
+    n = f"CAST({count} AS DOUBLE)"
+    if kind is _Kind.SKEWNESS:
+        third = moment("({n} * {n} * {s3} - 3 * {n} * {s1} * {s2} + 2 * {s1} * {s1} * {s1})", 2**21)
+        value = f"{third} / ({second} * sqrt(greatest({second}, 0))) "
+        value += f"* sqrt({n} * greatest({n} - 1, 0)) / ({n} - 2)"
+        return f"(CASE WHEN {count} > 2 AND {second} > 0 THEN {value} END)"
+    fourth = moment(
+        "({n} * {n} * {n} * {s4} - 4 * {n} * {n} * {s1} * {s3} "
+        "+ 6 * {n} * {s1} * {s1} * {s2} - 3 * {s1} * {s1} * {s1} * {s1})",
+        2**11,
+    )
+    ratio = f"({fourth} / {second} / {second})"
+    if kind is _Kind.KURTOSIS_POP:
+        return f"(CASE WHEN {count} > 1 AND {second} > 0 THEN {ratio} - 3 END)"
+    value = f"({n} - 1) * (({n} + 1) * {ratio} - 3 * ({n} - 1)) / (({n} - 2) * ({n} - 3))"
+    return f"(CASE WHEN {count} > 3 AND {second} > 0 THEN {value} END)"
 
 
 def _covariance(aggregate: RowAggregate, text: str, argument: Expression, name: Naming) -> str:

@@ -37,6 +37,7 @@ from dp_sql.mechanisms.spread import form_spread
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import MomentMeasure
 from dp_sql.plan.release import (
+    BlockReadout,
     ChoiceReadout,
     CountReadout,
     DistinctReadout,
@@ -79,7 +80,7 @@ def interval(
         values = read(plan, released)[aggregate]
         return values, values
     match readout:
-        case CountReadout() | SumReadout():
+        case CountReadout() | SumReadout() | BlockReadout():
             form = linear_form(plan, released.measurement, readout)
             total = form.total(components)
             reach = _half_width(form, noise, level)
@@ -187,7 +188,7 @@ def redraw(
             continue
         values = vectors[readout.vector]
         match readout:
-            case CountReadout() | SumReadout():
+            case CountReadout() | SumReadout() | BlockReadout():
                 form = linear_form(plan, measurement, readout)
                 columns.append(form.value(values, aggregate.type))
             case MeanReadout() | VarianceReadout() | PairReadout():

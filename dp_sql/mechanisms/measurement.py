@@ -16,6 +16,7 @@ from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.distinct import Counter
 from dp_sql.mechanisms.noise import EXACT, NoiseKind, VectorNoise, on_lattice
 from dp_sql.mechanisms.threshold import gaussian_threshold, laplace_threshold, log_delta_per_group
+from dp_sql.plan.block import BlockMeasure
 from dp_sql.plan.facts import Facts
 from dp_sql.plan.relation import Measure
 from dp_sql.plan.release import PlannedRelease
@@ -259,7 +260,7 @@ class _Task:
         One measure in several parts has one share, split in proportion to what noise of one scale
         costs in each part: to Δ1 for Laplace noise, to Δ2^2 for Gaussian noise.
         """
-        joined: dict[tuple[Measure, bool, int], list[Place]] = {}
+        joined: dict[tuple[Measure | BlockMeasure, bool, int], list[Place]] = {}
         for place in kinds:
             measures = [v.measure for v in self.parts[place[0]][0].vectors]
             before = measures[: place[1]].count(measures[place[1]])

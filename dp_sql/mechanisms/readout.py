@@ -17,6 +17,7 @@ from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.mechanisms.noise import NoiseKind
 from dp_sql.mechanisms.pairs import pair_moments, pair_value
 from dp_sql.mechanisms.release import AnyIntegers, Released, peak
+from dp_sql.plan.block import BlockMeasure
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import (
     CountMeasure,
@@ -26,9 +27,11 @@ from dp_sql.plan.relation import (
     SumMeasure,
 )
 from dp_sql.plan.release import (
+    BlockReadout,
     ChoiceReadout,
     CountReadout,
     DistinctReadout,
+    LinearReadout,
     MeanReadout,
     PairReadout,
     PlannedRelease,
@@ -74,7 +77,7 @@ def read(plan: PlannedRelease, released: Released) -> list[Numbers]:
             continue
         components = components_of(released, readout)
         match readout:
-            case CountReadout() | SumReadout():
+            case CountReadout() | SumReadout() | BlockReadout():
                 form = linear_form(plan, released.measurement, readout)
                 columns.append(form.value(components, aggregate.type))
             case MeanReadout() | VarianceReadout():
@@ -113,9 +116,9 @@ class LinearForm:
 
 
 def linear_form(
-    plan: PlannedRelease, measurement: Measurement, readout: CountReadout | SumReadout
+    plan: PlannedRelease, measurement: Measurement, readout: LinearReadout
 ) -> LinearForm:
-    """Return how a count or a sum is read from its vector's released components.
+    """Return how a count, a sum or a mean of blocks is read from its vector's released components.
 
     Claim:   the sum of x over rows is sum_j (low + (high - low) j/n) * B_j, B_j being the summed
              Bernstein polynomials of degree n at x's place t in [low, high].
@@ -213,7 +216,7 @@ def _cut(value: int) -> int:
     return max(-_LARGEST - 1, min(_LARGEST, value))
 
 
-def _coefficients(measure: Measure, readout: CountReadout | SumReadout) -> tuple[Fraction, ...]:
+def _coefficients(measure: Measure | BlockMeasure, readout: LinearReadout) -> tuple[Fraction, ...]:
     """Return what one unit of each component adds to the read-out."""
     match measure, readout:
         case ((CountMeasure() | PresenceMeasure()), CountReadout()):
@@ -225,6 +228,8 @@ def _coefficients(measure: Measure, readout: CountReadout | SumReadout) -> tuple
             return (step,)
         case NormMeasure(step=step, size=size), SumReadout(place=place):
             return tuple(step if i == place else Fraction(0) for i in range(size))
+        case BlockMeasure(step=step, blocks=blocks), BlockReadout():
+            return (step / blocks,)
         case MomentMeasure(), CountReadout(with_null=with_null):
             null = (Fraction(int(with_null)),) if measure.null_component else ()
             return (*(Fraction(1) for _ in range(measure.degree + 1)), *null)

@@ -70,6 +70,7 @@ def release(
     selection_table: Sealed[ExactTable] | None = None,
     histograms: Sequence[Sealed[ExactTable]] = (),
     distincts: Sequence[Sealed[PairTable | ExactTable]] = (),
+    sampled: Sequence[Sealed[ExactTable]] = (),
 ) -> Released:
     """Open the seal, add noise to every group, keep the groups whose keys may show.
 
@@ -77,6 +78,7 @@ def release(
     there are public keys beside private ones, one row a combination of private keys, and one column
     with its number of units, which `sealed` then doesn't hold; else None. histograms: one row a cell
     that is held: its place and its weight. distincts: pairs of unit and value, or numbers of values.
+    sampled: one row a group, the sum of its blocks.
 
     Claim:   the result is what `measurement` says that it is.
     Why:     a group gets noise whether it has rows or not and whether it will be shown or not: the
@@ -94,17 +96,22 @@ def release(
     table = open_sealed(sealed)
     units = None if selection_table is None else open_sealed(selection_table)
     groups, cells = _groups(plan, table, units)
-    places = {key: row for row, key in enumerate(table.keys)}
-    rows = np.array([places.get(group, -1) for group in groups], dtype=np.intp)
+    rows = _rows(table, groups)
     vectors: list[list[AnyIntegers]] = []
     first = 0
-    for i, vector in enumerate(plan.vectors):
+    for i, vector in enumerate(plan.summed):
         count = 0 if units is not None and i == plan.selection else len(vector.columns)
         exact = [_aligned(column, rows) for column in table.columns[first : first + count]]
         first += count
         vectors.append(_noisy(exact, measurement.noises[i], sampler))
     if first != len(table.columns):
         raise InternalError("the exact table has other columns than the plan")
+    for i, blocks in enumerate(map(open_sealed, sampled), start=len(vectors)):
+        where, nothing = _rows(blocks, groups), plan.vectors[i].nothing
+        exact = [_aligned(column, where, nothing) for column in blocks.columns]
+        vectors.append(_noisy(exact, measurement.noises[i], sampler))
+    if len(vectors) != len(plan.vectors):
+        raise InternalError("the exact tables are of other vectors than the plan's")
     shown = _shown(measurement, vectors, units, sampler)
     kept = range(len(groups)) if shown is None else np.flatnonzero(np.repeat(shown, cells))
     order = np.array(sorted(kept, key=lambda row: _sort_key(groups[row])), dtype=np.intp)
@@ -165,9 +172,15 @@ def _groups(
     return [tuple([values[place] for place in places]) for values in merged], len(cells)
 
 
-def _aligned(column: list[int], rows: NDArray[np.intp]) -> AnyIntegers:
-    """Return the column's entries at `rows`, 0 where a row is -1: a group without rows."""
-    aligned: AnyIntegers = _integers([*column, 0])[rows]
+def _rows(table: ExactTable, groups: list[Key]) -> NDArray[np.intp]:
+    """Return where each group stands in a table, -1 for one without rows."""
+    places = {key: row for row, key in enumerate(table.keys)}
+    return np.array([places.get(group, -1) for group in groups], dtype=np.intp)
+
+
+def _aligned(column: list[int], rows: NDArray[np.intp], nothing: int = 0) -> AnyIntegers:
+    """Return the column's entries at `rows`, `nothing` where a row is -1: a group without rows."""
+    aligned: AnyIntegers = _integers([*column, nothing])[rows]
     return aligned
 
 

@@ -16,7 +16,14 @@ from dp_sql.mechanisms.normal import log_upper_tail, upper_quantile
 from dp_sql.mechanisms.readout import LinearForm, linear_form
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import MomentMeasure
-from dp_sql.plan.release import CountReadout, DistinctReadout, PlannedRelease, SumReadout
+from dp_sql.plan.release import (
+    BlockReadout,
+    CountReadout,
+    DistinctReadout,
+    LinearReadout,
+    PlannedRelease,
+    SumReadout,
+)
 from dp_sql.schema.sqltype import BIGINT
 
 _FAR = 60.0  # largest scales, and 40 deviations: beyond it lies less than 1e-12 of a sum
@@ -124,7 +131,7 @@ def spread_of(
                     raise InternalError("the noise of this count is chosen by the data")
                 lattice, scale = counter.noise(counter.caps[0] if counter.caps else 1)
                 laplace.append((abs(factor) / lattice, scale))
-            case CountReadout() | SumReadout():
+            case CountReadout() | SumReadout() | BlockReadout():
                 form = linear_form(plan, measurement, readout)
                 for i, weight in enumerate(form.weights):
                     key = readout.vector, i
@@ -143,11 +150,11 @@ def spread_of(
 
 
 def has_public_noise(plan: PlannedRelease, measurement: Measurement, aggregate: int) -> bool:
-    """Return whether the noise of an aggregate is known without the data: of counts and sums."""
+    """Return whether an aggregate's noise is known without the data: of counts, sums, means of blocks."""
     readout = plan.readouts[aggregate]
     if isinstance(readout, DistinctReadout):
         return len(measurement.counters[readout.distinct].caps) <= 1
-    return isinstance(readout, CountReadout | SumReadout)
+    return isinstance(readout, LinearReadout)
 
 
 def shown_within(

@@ -9,7 +9,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dp_sql.errors import InternalError, QueryError
-from dp_sql.parser import aggregates, contribution
+from dp_sql.parser import aggregates, contribution, sample_calls
 from dp_sql.parser.choices import Asked, asked, result_type
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.pair_calls import two_arguments
@@ -18,6 +18,7 @@ from dp_sql.parser.text import position_of
 from dp_sql.parser.vector_calls import NAME as VECTOR_SUM
 from dp_sql.parser.vector_calls import vector_of
 from dp_sql.plan import functions
+from dp_sql.plan.block import Sample
 from dp_sql.plan.expression import Expression, Literal, Ref
 from dp_sql.plan.histogram import Choice, Extreme
 from dp_sql.plan.nulls import null_on
@@ -80,6 +81,8 @@ class AggregateCalls:
             return [self._of_two(call, call.kind)], False
         if call.name == VECTOR_SUM:
             return self._of_vector(call), True
+        if call.name == sample_calls.NAME:
+            return [self._sampled(call)], False
         chosen = asked(self._statement, call)
         if chosen is not None:
             return self._chosen(call, chosen), chosen.listed
@@ -255,6 +258,13 @@ class AggregateCalls:
             columns.append(self._added(call, kind, value, type_, choice=choice))
         return columns
 
+    def _sampled(self, call: aggregates.Call) -> str:
+        """Return the released column of an aggregate over random blocks."""
+        argument, sample = sample_calls.read(
+            self._statement, call, self._binder, self._owners, self._padded
+        )
+        return self._added(call, AggregateKind.SAMPLE, argument, sqltype.DOUBLE, sample=sample)
+
     def _added(
         self,
         call: aggregates.Call,
@@ -266,12 +276,15 @@ class AggregateCalls:
         values: tuple[Expression, ...] = (),
         second: Expression | None = None,
         entry: Entry | None = None,
+        sample: Sample | None = None,
     ) -> str:
         """Return the released column of an aggregate, that of an equal one where there is one."""
         name = f"a{len(self.found)}"
         found = position_of(self._statement.text, call.node)
         place = None if found is None else (self._statement.text, found)
-        made = Aggregate(name, kind, argument, type_, place, bounds, choice, values, second, entry)
+        made = Aggregate(
+            name, kind, argument, type_, place, bounds, choice, values, second, entry, sample
+        )
         for known in self.found:
             if replace(made, name=known.name) == known:  # places aren't compared
                 return known.name

@@ -40,8 +40,8 @@ _ANONYMOUS = frozenset(
     "mad max median min mode product quantile quantile_cont quantile_disc regr_avgx regr_avgy "
     "regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy reservoir_quantile "
     "sem skewness string_agg sumkahan sum_no_overflow approx_count_distinct approx_quantile "
-    "approx_top_k top_k distance_to array_agg json_group_array json_group_object json_group_structure "
-    "lttb stats vector_sum".split()
+    "approx_top_k top_k distance_to sample_and_aggregate array_agg json_group_array json_group_object "
+    "json_group_structure lttb stats vector_sum".split()
 )
 
 

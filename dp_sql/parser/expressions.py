@@ -10,6 +10,7 @@ from sqlglot import exp
 from dp_sql.parser import constants
 from dp_sql.parser.aggregates import aggregate_name
 from dp_sql.parser.function_names import BINARY, NO_NAMES, Written, written
+from dp_sql.parser.planar_calls import is_planar, of_protected
 from dp_sql.parser.row_values import row_meaning
 from dp_sql.parser.scope import Scope
 from dp_sql.parser.text import nearest
@@ -202,6 +203,8 @@ class Expressions:
         return row_meaning(self._statement, node, self.bind)
 
     def _refuse(self, node: exp.Expr) -> Exception:
+        if isinstance(node, exp.Dot) and is_planar(node.this):
+            return of_protected(self._statement, node.this)
         aggregate = aggregate_name(node)
         if aggregate is not None:
             return self._statement.wrong(
@@ -255,6 +258,8 @@ class Expressions:
         return self._statement.text[start : end + 1]
 
     def _written(self, node: exp.Expr, call: Written) -> Expression:
+        if is_planar(node):
+            raise of_protected(self._statement, node)
         self._only(node, *call.keys)
         named = isinstance(node, exp.Anonymous)
         if call.name not in functions.FUNCTIONS or (named and call.name in NO_NAMES):

@@ -10,6 +10,7 @@ from sqlglot import exp
 from dp_sql.errors import ParameterError
 from dp_sql.parser.aggregates import INTERVAL_ENDS, is_interval
 from dp_sql.parser.options import number_text
+from dp_sql.parser.planar_calls import is_planar
 from dp_sql.parser.render import render
 from dp_sql.parser.scope import Statement
 from dp_sql.plan.release import IntervalColumn
@@ -47,6 +48,10 @@ class IntervalCalls:
                 "an interval is known for what one group's aggregates give, not across groups.",
                 node,
                 hint=_EXAMPLE,
+            )
+        if any(is_planar(call) for call in meant.find_all(exp.Anonymous)):
+            raise self._statement.unsupported(
+                "a point that is moved at random has no interval.", node, hint=_EXAMPLE
             )
         read = {column.name for column in meant.find_all(exp.Column)}
         if any(known.name in read for known in self.found):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dp_sql.parser.aggregates import is_interval
+from dp_sql.parser.planar_calls import check_planar, is_planar
 from dp_sql.parser.scope import Statement
 
 # above a release any scalar function of DuckDB may stand, but for those that read the process, run a
@@ -37,6 +38,8 @@ def deny_open(statement: Statement, node: exp.Expr) -> None:
             node,
             hint="SELECT n, low FROM (SELECT COUNT(*) AS n, DP_INTERVAL_LOW(n) AS low FROM …)",
         )
+    if is_planar(node):
+        check_planar(statement, node)
     called = node.name if isinstance(node, exp.Anonymous) else _class_name(node)
     if called.lower() in _DENIED:
         raise statement.unsupported(f"the function {called} isn't answered.", node)

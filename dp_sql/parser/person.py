@@ -44,7 +44,8 @@ _NAMES = {
     "PERCENTILE_DISC": _Kind.QUANTILE_DISC, "QUANTILE": _Kind.QUANTILE_DISC,
     "BOOL_AND": _Kind.BOOL_AND, "BOOL_OR": _Kind.BOOL_OR, "LOGICAL_AND": _Kind.BOOL_AND,
     "LOGICAL_OR": _Kind.BOOL_OR, "ANY_VALUE": _Kind.MIN, "ARBITRARY": _Kind.MIN,
-    "MODE": _Kind.MODE, "FIRST": _Kind.FIRST, "LAST": _Kind.LAST,
+    "MAD": _Kind.MAD, "SKEWNESS": _Kind.SKEWNESS, "KURTOSIS": _Kind.KURTOSIS,
+    "KURTOSIS_POP": _Kind.KURTOSIS_POP, "MODE": _Kind.MODE, "FIRST": _Kind.FIRST, "LAST": _Kind.LAST,
 }  # fmt: skip
 _PLACES = {
     "ARG_MIN": _Kind.ARG_MIN, "ARGMIN": _Kind.ARG_MIN, "MIN_BY": _Kind.ARG_MIN,
@@ -55,8 +56,8 @@ _ENDS = (_Kind.FIRST, _Kind.LAST)
 _QUANTILES = (_Kind.QUANTILE_CONT, _Kind.QUANTILE_DISC)
 ALLOWED = (
     "COUNT, SUM, AVG, MIN, MAX, VAR_*, STDDEV_*, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, ARG_MIN, "
-    "ARG_MAX, MODE, FIRST and LAST with ORDER BY, COVAR_*, CORR, REGR_*, BOOL_AND, BOOL_OR, the "
-    "length of a LIST, LIST(x ORDER BY y)[2], or MAX(x, 3)[2]"
+    "ARG_MAX, MODE, MAD, SKEWNESS, KURTOSIS, FIRST and LAST with ORDER BY, COVAR_*, CORR, REGR_*, "
+    "BOOL_AND, BOOL_OR, the length of a LIST, LIST(x ORDER BY y)[2], or MAX(x, 3)[2]"
 )
 
 
@@ -382,7 +383,7 @@ class PersonGroups:
             return self._quantile(kind, call)
         argument = call.argument
         inner = call.node.this if isinstance(call.node, exp.Filter) else call.node
-        if argument is None and isinstance(inner, exp.Anonymous) and len(inner.expressions) == 1:
+        if isinstance(inner, exp.Anonymous) and len(inner.expressions) == 1:
             argument = inner.expressions[0]
         elif call.extra:
             raise self._form(call)

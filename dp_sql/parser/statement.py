@@ -10,6 +10,7 @@ from dp_sql.parser.aggregates import is_interval
 from dp_sql.parser.blocks import Blocks
 from dp_sql.parser.linear import form_of
 from dp_sql.parser.options import check_places
+from dp_sql.parser.planar_calls import is_planar
 from dp_sql.parser.release_block import RELEASED
 from dp_sql.parser.render import is_word, render
 from dp_sql.parser.scope import Describe, Environment, OpenBlock, Statement
@@ -83,14 +84,18 @@ def _aligned(tree: exp.Expr, releases: list[Release]) -> _Aligned:
     ):
         return tree, (), (), ()
     shown = _shown(tree, source.this.name)
-    items = tuple(
-        None if item.find(exp.Window, exp.Query, exp.Subquery) else _item(item.unalias())
-        for item in tree.expressions
-    )
+    items = tuple(None if _reads_more(item) else _item(item.unalias()) for item in tree.expressions)
     names = [a.name for a in releases[0].aggregates]
     forms = tuple(form_of(item, names) for item in tree.expressions)
     number = exp.column(GROUP_NUMBER, table=source.this.name, quoted=True)
     return tree.select(number, copy=False), items, shown, forms
+
+
+def _reads_more(item: exp.Expr) -> bool:
+    """Return whether an item reads other rows than its own, or draws anew whenever it is computed."""
+    if item.find(exp.Window, exp.Query, exp.Subquery) is not None:
+        return True
+    return any(is_planar(node) for node in item.find_all(exp.Anonymous))
 
 
 def _shown(tree: exp.Select, table: str) -> tuple[tuple[str, str], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from dp_sql.plan.block import BlockMeasure
 from dp_sql.plan.expression import Call, Case, Cast, Expression, IntervalValue, Literal, Ref
 from dp_sql.plan.pair import Axis, PairMeasure
 from dp_sql.plan.relation import (
@@ -184,8 +185,14 @@ def _window_text(function: WindowFunction) -> str:
     )
 
 
-def measure_text(measure: Measure) -> str:
-    """Return what a measure makes of a row."""
+def measure_text(measure: Measure | BlockMeasure) -> str:
+    """Return what a measure makes of a row, or of a block."""
+    if isinstance(measure, BlockMeasure):
+        return (
+            f"{measure.kind.value} of {expression_text(measure.argument)} over each of "
+            f"{measure.blocks} random blocks, in [{float(measure.low):g}, {float(measure.high):g}], "
+            f"step {float(measure.step):g}"
+        )
     argument = ", ".join(expression_text(found) for found in arguments(measure)) or "*"
     match measure:
         case CountMeasure(per_unit=ends):

@@ -9,11 +9,13 @@ from fractions import Fraction
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import Position
 from dp_sql.plan.accuracy import Accuracy
+from dp_sql.plan.block import BlockMeasure, Sample
 from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.histogram import Choice, Histogram
 from dp_sql.plan.relation import Measure, Relation
 from dp_sql.plan.rows import Rows
+from dp_sql.plan.sampled import Sampled
 from dp_sql.plan.vector import Entry
 from dp_sql.schema.sqltype import SqlType
 
@@ -55,6 +57,7 @@ class AggregateKind(StrEnum):
     REGR_SYY = "REGR_SYY"
     REGR_SXY = "REGR_SXY"
     VECTOR_SUM = "VECTOR_SUM"
+    SAMPLE = "SAMPLE_AND_AGGREGATE"
 
 
 PAIRS = frozenset(
@@ -128,6 +131,7 @@ class Aggregate:
     place: the statement and where the aggregate stands in it, for messages.
     second: x, where `argument` is y, for the kinds in `PAIRS`. Rows where either is NULL don't count.
     entry: of VECTOR_SUM, which entry's sum it is. Rows where any entry is NULL don't count.
+    sample: of SAMPLE_AND_AGGREGATE, what is computed of each block.
     """
 
     name: str
@@ -140,6 +144,7 @@ class Aggregate:
     values: tuple[Expression, ...] = ()
     second: Expression | None = None
     entry: Entry | None = None
+    sample: Sample | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,13 +273,19 @@ class KeySpace:
 class Vector:
     """One measure's integers in the released table.
 
-    columns: its columns in the planned relation. unit: how much one whole row, fully weighted, adds
-    to a count component, or 1 where a component is a plain number of steps.
+    columns: its columns in the planned relation, or in a relation of its own. unit: how much one whole
+    row, fully weighted, adds to a count component, or 1 where a component is a plain number of steps.
     """
 
-    measure: Measure
+    measure: Measure | BlockMeasure
     columns: tuple[Column, ...]
     unit: int
+
+    @property
+    def nothing(self) -> int:
+        """What each column is for a group without rows."""
+        measure = self.measure
+        return measure.blocks * measure.middle if isinstance(measure, BlockMeasure) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +336,16 @@ class PairReadout:
     x: int
 
 
-VectorReadout = CountReadout | SumReadout | MeanReadout | VarianceReadout | PairReadout
+@dataclass(frozen=True, slots=True)
+class BlockReadout:
+    """The mean of the blocks' results."""
+
+    vector: int
+
+
+LinearReadout = CountReadout | SumReadout | BlockReadout
+"""A sum of a vector's components, each with a public weight."""
+VectorReadout = LinearReadout | MeanReadout | VarianceReadout | PairReadout
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +376,7 @@ class PlannedRelease:
     selection_relation: where there are public keys beside the private ones, the relation over the
         private keys alone that the selection's vector is summed over; else None.
     readouts: aligned with the release's aggregates.
+    sampled: the last of the vectors, each over rows of its own.
     shares: of the release's epsilon, one a vector; with those of histograms and distincts they
         add up to 1.
     """
@@ -372,6 +393,12 @@ class PlannedRelease:
     shares: tuple[Fraction, ...]
     histograms: tuple[Histogram, ...] = ()
     distincts: tuple[Distinct, ...] = ()
+    sampled: tuple[Sampled, ...] = ()
+
+    @property
+    def summed(self) -> tuple[Vector, ...]:
+        """The vectors that are summed over `relation` and `selection_relation`: all but the sampled."""
+        return self.vectors[: len(self.vectors) - len(self.sampled)]
 
     @property
     def share_apart(self) -> Fraction:

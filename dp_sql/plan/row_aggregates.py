@@ -17,6 +17,8 @@ from dp_sql.schema.sqltype import BIGINT, BOOLEAN, DOUBLE, HUGEINT, Kind, SqlTyp
 
 _Kind = RowAggregateKind
 _MOMENTS = (_Kind.VAR_POP, _Kind.VAR_SAMP, _Kind.STDDEV_POP, _Kind.STDDEV_SAMP)
+SHAPES = (_Kind.SKEWNESS, _Kind.KURTOSIS, _Kind.KURTOSIS_POP)
+"""The aggregates of third and fourth moments."""
 _MOMENT_WINDOWS = {kind.value.lower(): kind for kind in _MOMENTS}
 _ONE_OF = (
     _Kind.MIN,
@@ -38,7 +40,7 @@ def needs_grid(kind: RowAggregateKind, argument: Expression | None) -> bool:
     """Return whether an aggregate is over steps of a grid, so that its argument needs bounds."""
     if argument is None:
         return False
-    return kind in (*_MOMENTS, _Kind.COVAR_POP) or (
+    return kind in (*_MOMENTS, *SHAPES, _Kind.COVAR_POP) or (
         kind in (_Kind.SUM, _Kind.AVG) and argument.type.is_float
     )
 
@@ -116,6 +118,12 @@ def aggregate_domain(aggregate: RowAggregate, columns: Mapping[int, Domain], lim
             return inner
         case _Kind.COVAR_POP if aggregate.second is not None:
             return _together(inner, domain_of(aggregate.second, columns))
+        case _Kind.MAD:
+            if inner.low is None or inner.high is None:
+                return UNKNOWN
+            return Domain(Fraction(0), inner.high - inner.low)
+        case kind if kind in SHAPES:
+            return UNKNOWN
         case _Kind.AVG | _Kind.MEDIAN | _Kind.QUANTILE_CONT:
             return Domain(inner.low, inner.high)
         case _Kind.SUM | _Kind.SUM_DISTINCT:

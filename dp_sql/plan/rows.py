@@ -157,6 +157,10 @@ class RowAggregateKind(StrEnum):
     LAST = "LAST"
     ELEMENT = "LIST[]"
     COVAR_POP = "COVAR_POP"
+    MAD = "MAD"
+    SKEWNESS = "SKEWNESS"
+    KURTOSIS = "KURTOSIS"
+    KURTOSIS_POP = "KURTOSIS_POP"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
+from math import prod
 from typing import assert_never
 
 from dp_sql.dataclass import dataclass
@@ -33,9 +35,11 @@ from dp_sql.planner.lineage import (
     scans,
 )
 from dp_sql.schema.catalog import Catalog
-from dp_sql.schema.sqltype import Kind
+from dp_sql.schema.sqltype import DOUBLE, Kind
 from dp_sql.sensitivity.conditions import always_true
 
+_ROUNDINGS = ("round", "floor", "ceil", "ceiling", "trunc")
+_EXACT_PLACES = 15  # powers of ten up to here are floats
 MOST_VALUES = 100_000  # of one column
 MOST_CELLS = 1_000_000  # of all public keys together
 _FIRST_PART = (
@@ -110,9 +114,10 @@ def plan_keys(release: Release, catalog: Catalog, public: PublicFacts, limit: in
             private += positions
         else:
             spaces.append(KeySpace(tuple(positions), values))
-    cells = 1
-    for space in spaces:
-        cells *= max(1, len(space.values))
+    if wanted is not KeyChoice.PUBLIC and _cells(spaces) > MOST_CELLS:
+        private += [p for s in spaces for p in s.positions if _is_rounded(s, expanded)]
+        spaces = [s for s in spaces if not _is_rounded(s, expanded)]
+    cells = _cells(spaces)
     if cells > MOST_CELLS:
         names = ", ".join(_label(expanded[p]) for s in spaces for p in s.positions)
         raise UnsupportedSQLError(
@@ -135,6 +140,21 @@ def plan_keys(release: Release, catalog: Catalog, public: PublicFacts, limit: in
             "column, or group_selection_strategy = LAPLACE_THRESHOLD",
         )
     return KeyPlan(tuple(sorted(spaces, key=lambda s: s.positions)), tuple(sorted(private)))
+
+
+def _cells(spaces: Sequence[KeySpace]) -> int:
+    """Return the number of combinations of all public keys."""
+    return prod(max(1, len(space.values)) for space in spaces)
+
+
+def _is_rounded(space: KeySpace, keys: Sequence[Expression]) -> bool:
+    """Return whether some key of a space is made of rounded floats, of which there may be too many."""
+    return any(_rounds(keys[position]) for position in space.positions)
+
+
+def _rounds(expression: Expression) -> bool:
+    own = isinstance(expression, Call) and expression.function in _ROUNDINGS
+    return (own and expression.type == DOUBLE) or any(map(_rounds, children(expression)))
 
 
 def _label(expression: Expression) -> str:
@@ -303,12 +323,31 @@ def _image(expression: Expression, domains: dict[int, Domain]) -> tuple[object, 
     if values is not None:
         return tuple(dict.fromkeys(values))
     domain = domain_of(expression, domains)
-    if not expression.type.is_integer or domain.low is None or domain.high is None:
+    if domain.low is None or domain.high is None:
+        return None
+    if isinstance(expression, Call) and expression.function in _ROUNDINGS:
+        return _rounded(expression, domain.low, domain.high)
+    if not expression.type.is_integer:
         return None
     low, high = -(-domain.low.numerator // domain.low.denominator), domain.high.__floor__()
     if high - low >= MOST_VALUES:
         return None
     return (*range(low, high + 1), None)
+
+
+def _rounded(call: Call, low: Fraction, high: Fraction) -> tuple[object, ...] | None:
+    """Return the floats between two ends that a rounding gives, as DuckDB computes them; None of too many.
+
+    round(x, 1) is a whole number over 10.0, of which one rounding makes a float, as here.
+    """
+    places = call.args[1].value if len(call.args) > 1 and isinstance(call.args[1], Literal) else 0
+    if call.type != DOUBLE or type(places) is not int or abs(places) > _EXACT_PLACES:
+        return None
+    step = Fraction(10) ** -places
+    if (high - low) / step >= MOST_VALUES:
+        return None
+    first, last = -(-low // step), high // step
+    return (*(float(n * step) for n in range(first, last + 1)), None)
 
 
 def _one_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
@@ -11,6 +11,7 @@ from math import prod
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
 from dp_sql.plan.distinct import Distinct
+from dp_sql.plan.domain import Domain
 from dp_sql.plan.domains import domain_of
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.histogram import Histogram
@@ -34,12 +35,15 @@ from dp_sql.plan.relation import (
 from dp_sql.plan.release import (
     UNSAID,
     Aggregate,
+    BlockReadout,
     DistinctReadout,
     Key,
     PlannedRelease,
+    Readout,
     Release,
     Vector,
 )
+from dp_sql.plan.sampled import Sampled
 from dp_sql.plan.vector import NormMeasure
 from dp_sql.planner.distincts import caps_of, counts_values
 from dp_sql.planner.histograms import Known, choice_readouts, plan_histograms
@@ -47,6 +51,7 @@ from dp_sql.planner.keys import KeyPlan, key_column, plan_keys
 from dp_sql.planner.lineage import column_domains, never_null
 from dp_sql.planner.measures import FINEST_CELLS, Noise, plan_measures
 from dp_sql.planner.row_grids import with_grids
+from dp_sql.planner.sampled import plan_sampled
 from dp_sql.planner.sampling import over_sample
 from dp_sql.planner.sides import partners_of
 from dp_sql.privacy.unit import Adjacency, Level
@@ -142,9 +147,10 @@ def plan_release(
         free = counts_are_free(release, catalog)
         beside = Beside(group_limit(release, catalog, public), bool(keys.private), free)
     rows = limits.max_rows_per_group if user else 1
+    sides = catalog.unit.group_size * (1 if catalog.unit.adjacency is Adjacency.ADD_REMOVE else 2)
     presence: Measure = PresenceMeasure(None) if user else CountMeasure(None)
     wanted = plan_measures(
-        tuple(a for a in release.aggregates if a.choice is None and not counts_values(a)),
+        tuple(a for a in release.aggregates if a.choice is None and not _has_own_rows(a)),
         lambda e: domain_of(e, domains),
         Noise(
             rows,
@@ -152,7 +158,7 @@ def plan_release(
             epsilon,
             lambda e: reach_of(e, source, catalog.unit),
             beside.free_rows,
-            catalog.unit.group_size * (1 if catalog.unit.adjacency is Adjacency.ADD_REMOVE else 2),
+            sides,
         ),
         never_null=never_null(release.source),
         more=int(beside.selects),
@@ -172,9 +178,16 @@ def plan_release(
     main = measures[:-1] if apart else measures
     numbers = iter(range(_FIRST, 2 * _FIRST))
     columns = tuple(key_column(release, i, next(numbers)) for i in range(len(release.keys)))
-    room = wanted.room
     relation, vectors = _bounded(
-        release, keys, columns, tuple(main), catalog, limits, unit_rows, numbers=numbers, room=room
+        release,
+        keys,
+        columns,
+        tuple(main),
+        catalog,
+        limits,
+        unit_rows,
+        numbers=numbers,
+        room=wanted.room,
     )
     chosen = None
     if apart:
@@ -189,7 +202,7 @@ def plan_release(
             limits,
             unit_rows,
             numbers=numbers,
-            room=room,
+            room=wanted.room,
             positions=keys.private,
         )
         vectors += more
@@ -223,7 +236,25 @@ def plan_release(
         for a in release.aggregates
         if counts_values(a)
     }
-    places = {name: DistinctReadout(place) for place, name in enumerate(counted)}
+    sampled = _sampled(
+        release,
+        keys,
+        columns,
+        catalog,
+        limits,
+        unit_rows,
+        domains,
+        numbers,
+        noise=Fraction(sides * beside.groups * (len(release.aggregates) + 1)) / epsilon,
+    )
+    places: dict[str, Readout] = {
+        **{name: DistinctReadout(place) for place, name in enumerate(counted)},
+        **{name: BlockReadout(place) for place, name in enumerate(sampled, start=len(vectors))},
+    }
+    vectors += tuple(
+        Vector(s.measure, (Column(next(numbers), "v", sqltype.BIGINT),), 1)
+        for s in sampled.values()
+    )
     readouts = iter(wanted.readouts)
     ranked = choice_readouts(release.aggregates, histograms)
     count = len(vectors) + sum(wish.runs for wish in histograms) + len(counted)
@@ -242,8 +273,14 @@ def plan_release(
         tuple(Fraction(1, count) for _ in vectors),
         tuple(replace(histogram, share=histogram.share / count) for histogram in planned),
         tuple(replace(distinct, share=Fraction(1, count)) for distinct in counted.values()),
+        tuple(sampled.values()),
     )
     return over_sample(planned_release, release.options.sample_rate)
+
+
+def _has_own_rows(aggregate: Aggregate) -> bool:
+    """Return whether an aggregate is computed over rows of its own, not from summed measures."""
+    return counts_values(aggregate) or aggregate.sample is not None
 
 
 def _distinct(
@@ -265,13 +302,60 @@ def _distinct(
     relation: Relation = MeasureRows(
         release.source, (*columns, *values), expressions, (CountMeasure(None),), (named,)
     )
+    relation = _kept(relation, keys, columns, catalog, limits, unit_rows)
+    user = catalog.unit.level is Level.USER
+    caps = caps_of(aggregate, limits.max_rows_per_group) if user else ()
+    return Distinct(relation, values, caps, secrets.randbits(63), Fraction(0))
+
+
+def _sampled(
+    release: Release,
+    keys: KeyPlan,
+    columns: tuple[Column, ...],
+    catalog: Catalog,
+    limits: Limits,
+    unit_rows: int | None,
+    domains: Mapping[int, Domain],
+    numbers: Iterator[int],
+    *,
+    noise: Fraction,
+) -> dict[str, Sampled]:
+    """Return the plans of the aggregates over random blocks, by their names.
+
+    noise: the Laplace scale of a number that moves by 1 in each group of a unit.
+    """
+    user = catalog.unit.level is Level.USER
+    return {
+        a.name: plan_sampled(
+            release,
+            a,
+            a.sample,
+            columns,
+            domains,
+            catalog.unit.level,
+            noise=noise if user else noise * max(1, unit_rows or 1),
+            numbers=numbers,
+            bounded=lambda measured: _kept(measured, keys, columns, catalog, limits, unit_rows),
+        )
+        for a in release.aggregates
+        if a.sample is not None
+    }
+
+
+def _kept(
+    relation: Relation,
+    keys: KeyPlan,
+    columns: tuple[Column, ...],
+    catalog: Catalog,
+    limits: Limits,
+    unit_rows: int | None,
+) -> Relation:
+    """Return the relation with public keys alone and, where there are units, few groups of each."""
     for space in keys.public:
         relation = KeepKeys(relation, tuple(columns[i] for i in space.positions), space.values)
-    caps: tuple[int, ...] = ()
-    if catalog.unit.level is Level.USER:
-        relation = _few_groups(relation, keys, columns, limits, unit_rows)
-        caps = caps_of(aggregate, limits.max_rows_per_group)
-    return Distinct(relation, values, caps, secrets.randbits(63), Fraction(0))
+    if catalog.unit.level is not Level.USER:
+        return relation
+    return _few_groups(relation, keys, columns, limits, unit_rows)
 
 
 def _spread_presence(presence: Measure, limits: Limits, epsilon: Fraction) -> Measure:

@@ -13,7 +13,7 @@ from dp_sql.plan.domain import Domain
 from dp_sql.plan.domains import domain_of
 from dp_sql.plan.expression import Expression, Literal
 from dp_sql.plan.printer import expression_text
-from dp_sql.plan.row_aggregates import moment_of, needs_grid
+from dp_sql.plan.row_aggregates import SHAPES, moment_of, needs_grid
 from dp_sql.plan.rows import (
     Filter,
     Grid,
@@ -36,6 +36,7 @@ from dp_sql.schema.sqltype import DOUBLE
 
 _SUM_STEPS = 2**40  # between 0 and the larger bound; a sum over 2^45 rows fits a HUGEINT
 _MOMENT_STEPS = 2**30  # either side of the middle; the square fits a BIGINT
+_SHAPE_STEPS = 2**19  # likewise; of fourth powers, 2^45 rows fit a HUGEINT
 
 
 def with_grids(rows: Rows, catalog: Catalog, limit: int) -> Rows:
@@ -57,7 +58,7 @@ def with_grids(rows: Rows, catalog: Catalog, limit: int) -> Rows:
         case GroupRows(source=source, aggregates=aggregates):
             if any(needs_grid(a.kind, a.argument) for a in aggregates):
                 below = column_domains(source, catalog, limit)
-                aggregates = tuple(_gridded(a, below) for a in aggregates)
+                aggregates = tuple(gridded(a, below) for a in aggregates)
             return replace(rows, source=again(source), aggregates=aggregates)
         case WindowRows(source=source, functions=listed):
             if any(_is_float_sum(f) or moment_of(f) is not None for f in listed):
@@ -82,39 +83,58 @@ def _window_gridded(function: WindowFunction, columns: Mapping[int, Domain]) -> 
     return replace(function, arguments=(centred,), grid=grid)
 
 
-def _gridded(aggregate: RowAggregate, columns: Mapping[int, Domain]) -> RowAggregate:
+def gridded(
+    aggregate: RowAggregate, columns: Mapping[int, Domain], whose: str = "one person's"
+) -> RowAggregate:
+    """Return the aggregate with its grid, if it needs one. columns: domains of those it reads.
+
+    Raises NotPrivateError where it needs a grid and its argument has no bounds. whose: the rows that
+    it is over, for the message.
+    """
     argument, kind = aggregate.argument, aggregate.kind
     if argument is None or not needs_grid(kind, argument):
         return aggregate
+    place = aggregate.place
     if kind in (RowAggregateKind.SUM, RowAggregateKind.AVG):
-        return replace(aggregate, grid=_sum_grid(argument, columns, aggregate.place))
-    centred, grid = _centred(argument, columns, aggregate.place)
+        return replace(aggregate, grid=_sum_grid(argument, columns, place, whose))
+    steps = _SHAPE_STEPS if kind in SHAPES else _MOMENT_STEPS
+    centred, grid = _centred(argument, columns, place, whose, steps)
     if aggregate.second is None:
         return replace(aggregate, argument=centred, grid=grid)
-    second, other = _centred(aggregate.second, columns, aggregate.place)
+    second, other = _centred(aggregate.second, columns, place, whose)
     return replace(aggregate, argument=centred, grid=grid, second=second, second_grid=other)
 
 
 def _centred(
-    argument: Expression, columns: Mapping[int, Domain], place: tuple[str, Position] | None
+    argument: Expression,
+    columns: Mapping[int, Domain],
+    place: tuple[str, Position] | None,
+    whose: str = "one person's",
+    steps: int = _MOMENT_STEPS,
 ) -> tuple[Expression, Grid]:
     """Return the distance from the middle of the bounds, which moments don't depend on, and its grid."""
-    low, high = _ends(argument, columns, place)
+    low, high = _ends(argument, columns, place, whose)
     middle = float((low + high) / 2)
     half = max(high - Fraction(middle), Fraction(middle) - low)
     centred = functions.call("-", (argument, Literal(middle, DOUBLE)))
-    return centred, Grid(-half, half, _step(half, _MOMENT_STEPS))
+    return centred, Grid(-half, half, _step(half, steps))
 
 
 def _sum_grid(
-    argument: Expression, columns: Mapping[int, Domain], place: tuple[str, Position] | None
+    argument: Expression,
+    columns: Mapping[int, Domain],
+    place: tuple[str, Position] | None,
+    whose: str = "one person's",
 ) -> Grid:
-    low, high = _ends(argument, columns, place)
+    low, high = _ends(argument, columns, place, whose)
     return Grid(low, high, _step(max(abs(low), abs(high)), _SUM_STEPS))
 
 
 def _ends(
-    argument: Expression, columns: Mapping[int, Domain], place: tuple[str, Position] | None
+    argument: Expression,
+    columns: Mapping[int, Domain],
+    place: tuple[str, Position] | None,
+    whose: str,
 ) -> tuple[Fraction, Fraction]:
     domain = domain_of(argument, columns)
     if domain.low is not None and domain.high is not None:
@@ -122,7 +142,7 @@ def _ends(
     text, position = (None, None) if place is None else place
     what = expression_text(argument)
     raise NotPrivateError(
-        f"{what} has no bounds: a floating sum over one person's rows is made exact on a grid "
+        f"{what} has no bounds: a floating sum over {whose} rows is made exact on a grid "
         "between bounds.",
         hint=f"declare bounds for its columns, or write CLAMP({what}, low, high)",
         text=text,

@@ -28,7 +28,7 @@ from dp_sql.plan.vector import NormMeasure
 from dp_sql.privacy.contribution import Ball, Box, Change, ContributionSet, Divided, Simplex
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.sensitivity.delta import change, nudged, unchanged
-from dp_sql.sensitivity.histogram import derive_distinct, derive_histogram
+from dp_sql.sensitivity.histogram import derive_distinct, derive_histogram, derive_sampled
 from dp_sql.sensitivity.locality import require_local
 from dp_sql.sensitivity.motion import Motion, motions_of
 from dp_sql.sensitivity.multiplicity import require_bounded, rows_per_unit
@@ -65,11 +65,12 @@ def derive(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) -> Fact
     apart_motions = motions_of(plan.selection_relation or plan.relation, unit)
     facts = []
     position = 0
-    for index, vector in enumerate(plan.vectors):
+    for index, vector in enumerate(plan.summed):
         apart = plan.selection_relation is not None and index == plan.selection
         bounds, at = (chosen, 0) if apart else (main, position)
         position += 0 if apart else 1
-        if bounds.measures[at] != vector.measure:
+        measure = bounds.measures[at]
+        if measure != vector.measure:
             raise InternalError("a vector that the plan doesn't hold")
         contribution = bounds.sets[at]
         if contribution is None:
@@ -77,9 +78,13 @@ def derive(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) -> Fact
         reach = _groups(bounds.groups, None if apart else cells, keyed=bool(plan.keys))
         motion = (apart_motions if apart else motions)[at]
         rows = 1 if bounds.groups is None else bounds.groups
-        facts.append(
-            _vector(plan, vector.measure, contribution, reach, cells, apart, unit, motion, rows)
-        )
+        facts.append(_vector(plan, measure, contribution, reach, cells, apart, unit, motion, rows))
+    blocks = plan.vectors[len(plan.summed) :]
+    for vector, sampled in zip(blocks, plan.sampled, strict=True):
+        if vector.measure != sampled.measure or len(vector.columns) != 1 or vector.unit != 1:
+            raise InternalError("a vector that the plan doesn't hold")
+        (moved,) = motions_of(sampled.relation, unit)
+        facts.append(derive_sampled(sampled, cells, unit, public, moved))
     owner = owner_of(plan.relation)
     return Facts(
         unit,

@@ -1,15 +1,20 @@
-"""What one unit can add to a histogram or a count of distinct values, derived from the finished plan."""
+"""What one unit does to a histogram, a count of distinct values or an aggregate over blocks."""
 
 from __future__ import annotations
 
 from dp_sql.errors import InternalError
 from dp_sql.plan.distinct import Distinct
-from dp_sql.plan.facts import HistogramFacts
+from dp_sql.plan.expression import Ref
+from dp_sql.plan.facts import HistogramFacts, VectorFacts
 from dp_sql.plan.histogram import Histogram
 from dp_sql.plan.public import PublicFacts
 from dp_sql.plan.relation import BoundGroups, KeepKeys, MeasureRows, Relation, SpreadRows
+from dp_sql.plan.sampled import Sampled
+from dp_sql.privacy.contribution import Box
 from dp_sql.privacy.unit import Level, PrivacyUnit
+from dp_sql.sensitivity.delta import change, unchanged
 from dp_sql.sensitivity.locality import require_local
+from dp_sql.sensitivity.motion import Motion
 from dp_sql.sensitivity.multiplicity import require_bounded, rows_per_unit
 from dp_sql.sensitivity.ownership import is_protected, owners_of
 
@@ -90,6 +95,59 @@ def derive_distinct(
     caps = " or ".join(map(str, distinct.caps)) or str(weight)
     many = f" in each of {groups} groups" if groups > 1 else ""
     return HistogramFacts(weight, groups, cells, f"vouches for at most {caps} values{many}")
+
+
+def derive_sampled(
+    sampled: Sampled, cells: int | None, unit: PrivacyUnit, public: PublicFacts, motion: Motion
+) -> VectorFacts:
+    """Return what the finished plan proves of an aggregate over blocks, or raise.
+
+    Claim:   the sums of a group's blocks move as if a unit that comes or goes added a number in
+             [-w, w] to each of `groups` groups, w = `width` of the measure; where rows are units, one
+             in [-r w, r w] to one group, for a unit of r rows.
+    Why:     a block's integer depends on the rows of its block alone and lies between ends that are w
+             apart. The owner decides the block, so all rows of a unit lie in one block of each
+             group, however many there are, and no number of them needs a limit; BoundGroups keeps so
+             many groups, chosen by the unit and the group alone. A unit that changes for another
+             leaves one block and enters another, of the same sum: 2 w where they share a group,
+             which `delta.change` makes of [-w, w]. Where rows are units, each of r rows lies in one
+             block of one group, so the sums move by r w in all: in any convex cost most in one group.
+             Joins keep the owner (`locality`), so they change nothing of this.
+    Assumes: the lowered SQL clamps each block's integer and finds the block from owner or row alone.
+    Source:  [NissimRS2007], [Mohan2012]
+
+    Raises NotPrivateError where nothing bounds a unit, InternalError where the plan breaks a rule
+    that the planner promises.
+    """
+    relation, most = sampled.relation, None
+    if isinstance(relation, BoundGroups):
+        most, relation = relation.max_groups, relation.source
+    measured, rows = _measured(relation, unit, public)
+    keys = measured.keys[: len(measured.keys) - 1 - len(sampled.content)]
+    if (*keys, sampled.value, *sampled.content) != measured.keys:
+        raise InternalError("the value of a block and what decides on it follow the keys")
+    if sampled.aggregate.read != (Ref(sampled.value),) or sampled.measure.blocks < 1:
+        raise InternalError("an aggregate of blocks reads their values")
+    many, groups = 1, 1
+    if unit.level is Level.EVENT:
+        if most is not None or not sampled.content:
+            raise InternalError("rows have no owner to be bounded by")
+        many = min(require_bounded(rows), sampled.measure.blocks)
+    else:
+        if sampled.content:
+            raise InternalError("a unit's rows lie in one block")
+        groups = _groups(most, rows, cells, keyed=bool(keys))
+    width = many * sampled.measure.width
+    one = Box((-width,), (width,))
+    if motion.steps == 0:
+        return VectorFacts(one, unchanged(), "it reads nothing that a neighbour changes")
+    if cells == 0:
+        return VectorFacts(one, unchanged(), "the public keys have no value, so there is no group")
+    rule = f"moves {'one block' if many == 1 else f'{many} blocks'} of {sampled.measure.blocks}"
+    rule += (
+        f" by at most {sampled.measure.width} steps in each of {groups} group{'s' * (groups > 1)}"
+    )
+    return VectorFacts(one, change(one, groups, cells, unit), rule)
 
 
 def _measured(

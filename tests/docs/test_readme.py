@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dp_sql import errors
-from dp_sql.cli.words import AGGREGATES, FUNCTIONS
+from dp_sql.cli.words import ABOVE, AGGREGATES, FUNCTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -148,7 +148,7 @@ def test_the_schema_of_the_readme_is_that_of_the_demo() -> None:
         assert shown == text[text.index("version: 1") :]
 
 
-@pytest.mark.parametrize("word", [*FUNCTIONS, *AGGREGATES])
+@pytest.mark.parametrize("word", [*FUNCTIONS, *AGGREGATES, *ABOVE])
 def test_every_function_and_aggregate_is_named(word: str) -> None:
     section = README.split("## The SQL it answers")[1].split("\n## ")[0]
     assert re.search(rf"`{word}(?:\(\*\))?`", section), word

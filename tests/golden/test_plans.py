@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from small_catalog import CATALOG
 
 from dp_sql.executor.lower_relation import release_sql, selection_sql
+from dp_sql.executor.lower_sampled import sampled_sql
 from dp_sql.parser.statement import parse
 from dp_sql.plan.printer import relation_text
 from dp_sql.planner.sets import plan_sets
@@ -47,6 +48,8 @@ STATEMENTS = [
         "AVG(minutes, contribution_bounds_per_group => (10, 20)) FROM visits"
     ),
     "SELECT region, CORR(amount, minutes) AS c, COUNT(*) FROM visits GROUP BY region",
+    "SELECT region, SAMPLE_AND_AGGREGATE('median', amount, 0, 99, 25) AS m, COUNT(*) FROM visits GROUP BY 1",
+    "SELECT SAMPLE_AND_AGGREGATE('skewness', amount, -2, 2, 25) FROM visits",
     "SELECT REGR_SLOPE(amount, minutes), REGR_AVGY(minutes, amount) FILTER (WHERE minutes > 9) FROM visits",
     "SELECT region, VECTOR_SUM([amount, minutes], 2.5) FROM visits GROUP BY region",
 ]
@@ -73,9 +76,11 @@ def _described(sql: str) -> str:
             lines.append(relation_text(plan.relation))
             lines.append(f"groups {facts.groups} of {facts.cells}")
             lines += [f"{v.rule}: {v.change.l1}, {v.change.l2_squared}" for v in facts.vectors]
-            lines.append(release_sql(plan))
+            if plan.summed:
+                lines.append(release_sql(plan))
             if plan.selection_relation is not None:
                 lines.append(selection_sql(plan))
+            lines += [sampled_sql(sampled) for sampled in plan.sampled]
     lines.append(f"residual: {query.residual.sql}")
     text = "\n".join(lines)
     return re.sub(r"(hash\([^()]*CAST\()\d+ AS", r"\1<hash key> AS", text)

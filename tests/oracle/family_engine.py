@@ -13,6 +13,7 @@ from oracle.statements import pick
 from oracle.world import describing
 
 from dp_sql.executor import lower_rows, staging
+from dp_sql.mechanisms.sampler import ExactSampler
 from dp_sql.parser.statement import parse
 from dp_sql.plan.release import Query, Stage
 from dp_sql.postprocess import PostProcessor, new_database
@@ -30,7 +31,11 @@ class FamilyEngine(SmallEngine):
         self._parts: Sequence[Database] = ()
         self.query(f"CREATE SCHEMA {lower_rows.STAGE}")
         self._post = PostProcessor(
-            family_catalog(), lambda _: None, self._public_columns, new_database()
+            family_catalog(),
+            lambda _: None,
+            self._public_columns,
+            new_database(),
+            ExactSampler(),
         )
         self._loaded: dict[str, tuple[Row, ...]] = dict.fromkeys(COLUMNS, ())
         self._prepared: list[str] = []

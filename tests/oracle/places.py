@@ -149,6 +149,27 @@ def place_statement(r: Random) -> str:
     return f"SELECT {', '.join(items)} FROM {rows}{where}{group}"
 
 
+CELLS = (
+    ("ROUND(lat, 1)", "ROUND(lon, 1)"),
+    ("FLOOR(lat * 2)", "FLOOR(lon / 10)"),
+    ("CAST(FLOOR(lat) AS INTEGER)", "CAST(FLOOR(lon) AS INTEGER)"),
+    ("(lat > 41)", "s"),
+)
+"""Keys that a place which moves may leave."""
+
+
+def cell_statement(r: Random) -> str:
+    """Return aggregates for each cell of a grid of places."""
+    calls = pick(r, (
+        ("COUNT(*)",), ("SUM(f)", "COUNT(*)"), ("AVG(f)", "COUNT(*)"), ("AVG(lat)", "AVG(lon)"),
+        ("VAR_POP(f)",), ("SUM(lat)",), ("SAMPLE_AND_AGGREGATE('max', x, 0, 1, 2)",),
+    ))  # fmt: skip
+    keys = pick(r, CELLS)
+    items = [f"{text} AS c{i}" for i, text in enumerate((*keys, *calls))]
+    where = f" WHERE {pick(r, FILTERS)}" if r.random() < 0.25 else ""
+    return f"SELECT {', '.join(items)} FROM places{where} GROUP BY 1, 2"
+
+
 def _place_call(r: Random) -> str:
     argument = pick(r, ARGUMENTS)
     low, high = pick(r, (("-90", "90"), ("-90", "90"), ("0", "42"), ("-1", "1"), ("-1e4", "1e4")))

@@ -14,6 +14,7 @@ from dp_sql.executor import lower_public, lower_relation, lower_rows
 from dp_sql.executor.duckdb_engine import PINNED
 from dp_sql.executor.lower_distinct import distinct_sql
 from dp_sql.executor.lower_histogram import histogram_sql
+from dp_sql.executor.lower_sampled import sampled_sql
 from dp_sql.mechanisms.distinct import matched
 from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.facts import PairTable
@@ -86,7 +87,7 @@ class SmallEngine:
 
     def totals(self, plan: PlannedRelease) -> Totals:
         """Return the exact sums of a release, as the engine would seal them."""
-        if not plan.vectors:
+        if not plan.summed:
             return {}
         return split(self.query(lower_relation.release_sql(plan)), len(plan.keys))
 
@@ -95,6 +96,10 @@ class SmallEngine:
         if plan.selection_relation is None:
             return None
         return split(self.query(lower_relation.selection_sql(plan)), len(plan.private))
+
+    def sampled(self, plan: PlannedRelease) -> list[Totals]:
+        """Return the sums of the blocks of each aggregate over blocks."""
+        return [split(self.query(sampled_sql(s)), len(plan.keys)) for s in plan.sampled]
 
     def histograms(self, plan: PlannedRelease) -> list[Totals]:
         """Return the weights of each histogram of a release, by group and place."""

@@ -31,12 +31,21 @@ class Source:
     names: dict[str, str]
 
 
-def statement(r: Random, *, user: bool) -> str:
-    """Return one aggregate statement."""
+SAMPLED = (
+    "avg", "bool_or", "count", "kurtosis", "mad", "max", "median", "min", "mode", "skewness", "stddev_samp",
+    "sum", "var_pop",
+)  # fmt: skip
+"""Aggregates over blocks."""
+
+
+def statement(r: Random, *, user: bool, sampled: bool = False) -> str:
+    """Return one aggregate statement. sampled: the first aggregate is over random blocks."""
     source = _source(r, user=user)
     write = Writer(r, source.names)
     keys = [write.key() for _ in range(_few(r, (0, 1, 1, 1, 2, 2, 3)))]
     aggregates = [write.aggregate(user=user) for _ in range(_few(r, (1, 1, 1, 2, 2, 3)))]
+    if sampled:
+        aggregates = [write.sampled(), *aggregates[1:2]]
     items = [f"{k} AS k{i}" for i, k in enumerate(keys)]
     items += [f"{a} AS a{i}" for i, a in enumerate(aggregates)]
     where = f" WHERE {write.condition(2)}" if r.random() < 0.4 else ""
@@ -302,6 +311,16 @@ class Writer:
                 call = f"{pick(r, ('STDDEV', 'STDDEV_POP', 'AVG'))}({self.number(1)})"
         if not plain and r.random() < 0.15:
             call = self._bounded(call)
+        return f"{call} FILTER (WHERE {self.condition(1)})" if r.random() < 0.2 else call
+
+    def sampled(self) -> str:
+        """Return an aggregate over random blocks, with a FILTER now and then."""
+        r = self._r
+        name = pick(r, SAMPLED)
+        argument = self.condition(1) if name == "bool_or" else self.number(1)
+        ends = pick(r, ("0, 0.1", "-1, 2", "0.1, 0.2", "-0.1, 0"))
+        blocks = pick(r, (1, 1, 2, 7))
+        call = f"SAMPLE_AND_AGGREGATE('{name}', {argument}, {ends}, {blocks})"
         return f"{call} FILTER (WHERE {self.condition(1)})" if r.random() < 0.2 else call
 
     def _ranked(self) -> str:

@@ -76,10 +76,14 @@ class World:
         connection.close()
         self.catalog = replace(catalog, path=folder / "schema.yaml", database=f"duckdb:///{file}")
         self.engine = DuckDBEngine(self.catalog)
-        self._post = PostProcessor(
-            self.catalog, self.engine.public_file, self.engine.public_columns, new_database()
-        )
         self._sampler: Sampler = sampler_named("exact")
+        self._post = PostProcessor(
+            self.catalog,
+            self.engine.public_file,
+            self.engine.public_columns,
+            new_database(),
+            self._sampler,
+        )
 
     def ask(
         self, sql: str, epsilon: Fraction = Fraction(1), delta: Fraction = Fraction(1, 10**6)

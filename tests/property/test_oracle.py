@@ -17,7 +17,13 @@ from typing import Any
 
 import pytest
 from oracle import small_engine
-from oracle.judge import compare, compare_distincts, compare_histograms, released
+from oracle.judge import (
+    compare,
+    compare_distincts,
+    compare_histograms,
+    compare_sampled,
+    released,
+)
 from oracle.neighbours import Database, database, neighbours, rows_of
 from oracle.small_engine import SmallEngine, Totals
 from oracle.small_schema import PUBLIC, small_catalog
@@ -109,15 +115,17 @@ def examine(r: Random, words: str = "", write: Callable[..., str] = statement) -
     before = [sums(plan) for plan in plans]
     weights = [engine().histograms(plan) for plan in plans]
     values = [engine().distincts(plan) for plan in plans]
+    blocks = [engine().sampled(plan) for plan in plans]
     for part, other in enumerate(near, start=1):
         engine().use("visits", part)
         told = partial(described, sql, catalog, data, other)
-        for plan, fact, old, held, counted in zip(
-            plans, facts, before, weights, values, strict=True
+        for plan, fact, old, held, counted, sums_of in zip(
+            plans, facts, before, weights, values, blocks, strict=True
         ):
             compare(plan, fact, old, sums(plan), told, COUNTS)
             compare_histograms(plan, fact, held, engine().histograms(plan), told, COUNTS)
             compare_distincts(plan, fact, counted, engine().distincts(plan), told, COUNTS)
+            compare_sampled(plan, fact, sums_of, engine().sampled(plan), told, COUNTS)
 
 
 def described(sql: str, catalog: Catalog, data: Database, other: Database) -> str:
@@ -143,6 +151,14 @@ def test_no_neighbour_moves_a_vector_further_than_derived(share: int) -> None:
     assert COUNTS["filled"] >= 4
     assert COUNTS["distincts"] >= 20
     assert COUNTS["vouched"] >= 4
+
+
+def test_no_neighbour_moves_blocks_further_than_derived() -> None:
+    COUNTS.clear()
+    for index in range(14):
+        examine(Random(f"sampled-{index}"), write=partial(statement, sampled=True))
+    report("oracle, aggregates over blocks")
+    assert COUNTS["sampled"] >= 25
 
 
 def _too_small(contribution: ContributionSet, groups: int) -> Profile:
@@ -236,6 +252,6 @@ def test_the_oracle_finds_a_wrong_rule(name: str, monkeypatch: pytest.MonkeyPatc
 def test_no_neighbour_moves_a_vector_further_than_derived_long(seed: int) -> None:
     COUNTS.clear()
     for index in range(600):
-        examine(Random(f"{seed}-{index}"))
+        examine(Random(f"{seed}-{index}"), write=partial(statement, sampled=index % 6 == 0))
     report(f"oracle, seed {seed}")
     assert COUNTS["plans"] >= 450

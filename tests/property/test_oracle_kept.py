@@ -13,13 +13,14 @@ from functools import cache, partial
 from random import Random
 
 import pytest
-from oracle.judge import compare, released
+from oracle.judge import compare, compare_sampled, released
 from oracle.kept import moved, some_columns, zeroed, zeroing
 from oracle.neighbours import database, rows_of
 from oracle.places import (
     BOUNDS,
     COARSE,
     RADII,
+    cell_statement,
     place_rows,
     place_statement,
     places_catalog,
@@ -85,12 +86,13 @@ def judge(
     COUNTS["neighbours"] += len(parts) - 1
     engine.stage(table, parts)
     engine.use(table, 0)
-    before = [sums(engine, plan) for plan, _ in found]
+    before = [(sums(engine, plan), engine.sampled(plan)) for plan, _ in found]
     for part in range(1, len(parts)):
         engine.use(table, part)
-        for (plan, fact), old in zip(found, before, strict=True):
+        for (plan, fact), (old, blocks) in zip(found, before, strict=True):
             shown = partial("{}\nD : {}\nD': {}".format, told, parts[0], parts[part])
             compare(plan, fact, old, sums(engine, plan), shown, COUNTS)
+            compare_sampled(plan, fact, blocks, engine.sampled(plan), shown, COUNTS)
 
 
 def examine_zeroed(r: Random, write: Callable[..., str] = statement) -> None:
@@ -124,18 +126,26 @@ def test_no_zeroed_column_moves_a_vector_further_than_derived() -> None:
     assert COUNTS["reached"] >= 15
 
 
+def test_no_zeroed_column_moves_blocks_further_than_derived() -> None:
+    COUNTS.clear()
+    for index in range(12):
+        examine_zeroed(Random(f"zero-sampled-{index}"), write=partial(statement, sampled=True))
+    report("zero_out, blocks")
+    assert COUNTS["sampled"] >= 12
+
+
 def report(name: str) -> None:
     shown = {k: v for k, v in COUNTS.items() if not k.startswith("refused: ")}
     print(f"\noracle, {name}: {shown}")  # noqa: T201  counts belong to the test's output
 
 
-def examine_moved(r: Random) -> None:
+def examine_moved(r: Random, write: Callable[[Random], str] = place_statement) -> None:
     kind = pick(r, ("double", "double", "float", "decimal", "integer"))
     size = pick(r, (1, 1, 1, 2))
     bounds = pick(r, ((-90, 90), (-90, 90), *BOUNDS))
     radius = pick(r, COARSE if kind == "integer" else RADII)
     catalog = places_catalog(kind, radius, bounds, size)
-    sql = place_statement(r)
+    sql = write(r)
     found = planned(r, sql, catalog, places_engine(kind))
     if not found:
         return
@@ -153,11 +163,24 @@ def test_no_moved_place_moves_a_vector_further_than_derived() -> None:
     report("metric")
     assert COUNTS["plans"] >= 200
     assert COUNTS["exact"] >= 30
-    assert COUNTS["reached"] >= 20
+    assert COUNTS["reached"] >= 15
+
+
+def test_no_moved_place_moves_cells_further_than_derived() -> None:
+    COUNTS.clear()
+    for index in range(25):
+        examine_moved(Random(f"cells-{index}"), cell_statement)
+    report("cells")
+    assert COUNTS["plans"] >= 15
+    assert COUNTS["reached"] >= 5
+    assert COUNTS["sampled"] >= 1
 
 
 MUTANTS: dict[str, tuple[Callable[[Random], None], object, str, object]] = {
     "conditions aren't read": (examine_zeroed, motion, "_if_still", lambda _, drifts: drifts),
+    "a cell isn't left": (
+        partial(examine_moved, write=cell_statement), motion, "_all_still", lambda *_: True,
+    ),
     "keys aren't read": (examine_zeroed, motion, "_all_still", lambda *_: True),
     "a rounding is forgotten": (
         examine_moved, motion, "_rounded", lambda moved, step: max(1, int(moved // step)),
@@ -203,3 +226,6 @@ def test_no_neighbour_that_keeps_rows_moves_a_vector_further_long(seed: int) -> 
     for index in range(600):
         examine_zeroed(Random(f"{seed}-zero-{index}"))
         examine_moved(Random(f"{seed}-metric-{index}"))
+        if index % 6 == 0:
+            examine_zeroed(Random(f"{seed}-zero-sampled-{index}"), write=partial(statement, sampled=True))
+            examine_moved(Random(f"{seed}-cells-{index}"), cell_statement)

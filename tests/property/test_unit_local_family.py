@@ -114,6 +114,8 @@ STATEMENTS = {
     "WHERE w.uid = v.uid)",
     "first and most": "SELECT SUM(a), SUM(b), SUM(CLAMP(c, -9, 9)) FROM (SELECT uid, FIRST(x ORDER BY d) "
     "AS a, MODE(x) AS b, REGR_SLOPE(f, x) AS c FROM visits GROUP BY uid) AS q",
+    "shapes": "SELECT SUM(CLAMP(a, 0, 3)), SUM(CLAMP(b, -9, 9)), AVG(CLAMP(c, -3, 9)) FROM (SELECT uid, "
+    "MAD(f) AS a, SKEWNESS(f) AS b, KURTOSIS(x) AS c FROM visits GROUP BY uid) AS q",
     "near frame": "SELECT SUM(CLAMP(w, -5, 5)) FROM (SELECT uid, SUM(f) OVER (PARTITION BY uid ORDER BY d "
     "RANGE BETWEEN INTERVAL 1 DAY PRECEDING AND CURRENT ROW) AS w FROM visits) AS q",
     "top of person": "SELECT SUM(q.total), COUNT(*) FROM persons p, LATERAL (SELECT o.total FROM orders o "

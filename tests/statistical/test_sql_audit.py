@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -20,6 +21,8 @@ from dp_sql.executor import lower_relation, lower_vector
 from dp_sql.mechanisms import chooser
 from dp_sql.mechanisms.sampler import Rate
 from dp_sql.plan.vector import NormMeasure
+from dp_sql.privacy.contribution import Change
+from dp_sql.sensitivity import delta, histogram
 
 EPSILON = 1.0
 SCHEMA = """
@@ -53,6 +56,7 @@ CASES = {
     "minimum": ("MIN(x)", (0, 4)),
     "mode": ("MODE(x)", (8, 4)),
     "top": ("TOP_K(x, 2)[2]", (8, 4)),
+    "blocks": ("SAMPLE_AND_AGGREGATE('max', x, 5, 8, 1)", (8, 4)),
     "distinct": ("COUNT(DISTINCT x)", (8, 4)),
     "vector": ("VECTOR_SUM([x, y], 2)[1]", (8, 0)),
     "long vector": (f"VECTOR_SUM([x, y{', 0' * 30}], 2)[1]", (8, 0)),
@@ -106,7 +110,7 @@ def check(
     assert bound <= EPSILON
 
 
-@pytest.mark.parametrize("name", ["median", "mode", "distinct", "correlation", "vector"])
+@pytest.mark.parametrize("name", ["median", "mode", "distinct", "correlation", "vector", "blocks"])
 def test_neighbours_look_no_more_different_than_claimed(name: str, tmp_path: Path) -> None:
     check(tmp_path, name, level="event", runs=2_000)
 
@@ -180,4 +184,17 @@ def test_the_audit_finds_a_sample_that_holds_everybody(
     monkeypatch.setattr(lower_relation, "_coin", lambda text, _: f"{text} IS NOT NULL")
     call, more = CASES["vector"]
     samples = answers(tmp_path, call, more, level="event", runs=4_000, **SAMPLED)
+    assert epsilon_at_least(*samples) > EPSILON
+
+
+def test_the_audit_finds_a_block_that_moves_further_than_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(one: object, *rest: Any) -> Change:
+        found = delta.change(one, *rest)  # type: ignore[arg-type]
+        return Change(tuple(tuple((s // 2, n) for s, n in p) for p in found.profiles))
+
+    monkeypatch.setattr(histogram, "change", half)
+    call, more = CASES["blocks"]
+    samples = answers(tmp_path, call, more, level="event", runs=4_000, kind="permute_and_flip")
     assert epsilon_at_least(*samples) > EPSILON

@@ -123,6 +123,25 @@ def test_metric_answers_all_but_places_for_nothing(folder: Path) -> None:
         assert "a value that moves by at most" in told
 
 
+def test_a_place_may_leave_its_cell(folder: Path) -> None:
+    cells = "round(lat, 2) AS y, round(lon, 2) AS x"
+    sql = f"SELECT {cells}, COUNT(*) AS n, SUM(fare) AS s, AVG(fare) AS a FROM trips GROUP BY ALL"
+    with dp_sql.connect(folder / "trips.yaml", ledger=":memory:") as connection:
+        told = connection.explain(sql, epsilon=1, delta=1e-6)
+        assert "Δ1 = 2, Δ2 = 1.41421" in told  # one cell loses a row, and another gains one
+        found = connection.sql(sql + " ORDER BY ALL", epsilon=50, delta=1e-6).fetchall()
+        free = connection.sql("SELECT COUNT(*) FROM trips", epsilon=1)
+        assert free.cost == {}
+    with duckdb.connect(str(folder / "data.duckdb"), read_only=True) as plain:
+        wanted = plain.execute(sql + " ORDER BY ALL").fetchall()
+    exact = {(y, x): rest for y, x, *rest in wanted}
+    assert len(found) >= 9
+    for y, x, n, s, a in found:
+        rows, total, mean = exact[y, x]
+        assert (n, s) == (pytest.approx(rows, abs=2), pytest.approx(total, abs=150))
+        assert a == pytest.approx(mean, abs=2)
+
+
 def test_a_smaller_radius_or_one_column_less_is_another_promise(folder: Path) -> None:
     ledger = folder / "budget.ledger"
     for name, old, new in (

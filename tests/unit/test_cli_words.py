@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dp_sql.cli.words import AGGREGATES, FUNCTIONS
+from dp_sql.cli.words import ABOVE, AGGREGATES, FUNCTIONS
 from dp_sql.demo import SCHEMA
 from dp_sql.parser.statement import parse
 from dp_sql.plan.functions import FUNCTIONS as TABLE
@@ -111,6 +111,7 @@ ARGUMENTS = {
     "DISTANCE_TO": "dollars > 5",
     "QUANTILE_CONT": "dollars, 0.5",
     "QUANTILE_DISC": "dollars, 0.5",
+    "SAMPLE_AND_AGGREGATE": "'median', dollars, 0, 300, 50",
     "TOP_K": "cds, 3",
     "VECTOR_SUM": "[dollars, cds], 100",
 }
@@ -120,6 +121,12 @@ ARGUMENTS = {
 def test_every_aggregate_that_is_offered_is_answered(name: str) -> None:
     arguments = "dollars, cds" if name in PAIRS else ARGUMENTS.get(name, "dollars")
     assert len(parse(f"SELECT {name}({arguments}) FROM purchases", CATALOG).releases) == 1
+
+
+@pytest.mark.parametrize("name", ABOVE)
+def test_what_stands_above_releases_is_answered(name: str) -> None:
+    of = "AVG(cds), AVG(cds), 0.01" if name == "PLANAR_LAPLACE" else "AVG(cds)"
+    assert len(parse(f"SELECT {name}({of}) AS x FROM purchases", CATALOG).releases) == 1
 
 
 def test_every_function_of_the_table_is_offered() -> None:
@@ -132,3 +139,4 @@ def test_every_function_of_the_table_is_offered() -> None:
 def test_words_are_sorted() -> None:
     assert list(FUNCTIONS) == sorted(FUNCTIONS)
     assert list(AGGREGATES) == sorted(AGGREGATES)
+    assert list(ABOVE) == sorted(ABOVE)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 from small_catalog import CATALOG
 
+from dp_sql.errors import UnsupportedSQLError
 from dp_sql.parser.statement import parse
 from dp_sql.plan.expression import columns_of
 from dp_sql.plan.public import Image, ValueList
@@ -122,6 +124,47 @@ def test_keys_of_one_part_are_enumerated_together() -> None:
     assert [space.positions for space in plan.public] == [(0, 1)]
     assert len(images) == 1
     assert len(images[0].sources) == 1
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["round(x, 1)", "round(x, 2)", "round(x * 3, -1)", "round(x)", "floor(x * 2)", "ceil(x)", "trunc(x, 1)",
+     "trunc(x * 7)", "ceiling(-x)", "round(x / 7, 3)"],
+)  # fmt: skip
+def test_rounded_floats_are_those_of_duckdb(key: str) -> None:
+    plan = planned(key.replace("x", "amount"))
+    (space,) = plan.public
+    known = {value for (value,) in space.values}
+    assert None in known
+    with duckdb.connect() as con:
+        x = "CASE i WHEN 0 THEN 0.0 WHEN 1 THEN 200.0 WHEN 2 THEN -0.0 ELSE hash(i) % 200000000001 / 1e9 END"
+        rows = con.execute(
+            f"SELECT DISTINCT {key} + 0.0 FROM (SELECT {x} AS x FROM range(50000) r(i))"
+        ).fetchall()
+    assert {value for (value,) in rows} <= known
+
+
+def test_rounded_floats_are_private_where_they_would_be_too_many() -> None:
+    sql = "SELECT {} AS a, {} AS b, region, COUNT(*) FROM visits GROUP BY ALL"
+    cells = "round(amount, 2)", "round(amount / 3, 2)"
+    (release,) = parse(sql.format(*cells), CATALOG).releases
+    plan = plan_keys(release, CATALOG, _NoFacts(), 5)
+    assert plan.private == (0, 1)  # 20,002 times 6,669 of them
+    assert [space.positions for space in plan.public] == [(2,)]
+    assert planned(cells[0]).private == ()
+    assert planned("round(amount, 3)").private == (0,)  # alone too many
+    clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(group_selection_strategy = PUBLIC_GROUPS)"
+    (release,) = parse(sql.format(*cells).replace("SELECT", clause), CATALOG).releases
+    with pytest.raises(UnsupportedSQLError, match="combinations"):
+        plan_keys(release, CATALOG, _NoFacts(), 5)
+
+
+def test_functions_of_rounded_floats_are_asked_of_their_values() -> None:
+    plan, (image,) = asked("floor(amount / 50) * 50 + 0.5")
+    (source,) = image.sources
+    assert isinstance(source, ValueList)
+    assert source.values == (0.0, 1.0, 2.0, 3.0, 4.0, None)
+    assert plan.private == ()
 
 
 def test_too_many_parts_are_no_public_key() -> None:

@@ -11,6 +11,7 @@ import pytest
 import dp_sql
 from dp_sql.demo import SCHEMA
 from dp_sql.errors import QueryError
+from dp_sql.mechanisms.sampler import ExactSampler
 from dp_sql.parser.statement import parse
 from dp_sql.plan.release import Residual
 from dp_sql.postprocess import PostProcessor, ReleasedColumn, new_database, number_column
@@ -22,7 +23,7 @@ EMPTY = "CREATE TABLE purchases (customer_id BIGINT, day DATE, cds BIGINT, dolla
 
 @pytest.fixture
 def post() -> Iterator[PostProcessor]:
-    made = PostProcessor(load(SCHEMA), lambda _: None, lambda _: {}, new_database())
+    made = PostProcessor(load(SCHEMA), lambda _: None, lambda _: {}, new_database(), ExactSampler())
     yield made
     made.close()
 
