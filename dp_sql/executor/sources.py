@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import EngineError, SchemaError
+from dp_sql.plan.sql_text import identifier, text_literal
 from dp_sql.schema.catalog import Catalog, TableSpec
+from dp_sql.schema.sqltype import Kind
 
 _MEMORY = "duckdb://"
+_APART = ("a", "A", "a ", "\u00e1", "a\u0301", "\uff41", "a\u0001", "a\u00ad", "ss", "\u00df")
+"""Texts that some collation takes for another of them: case, accent, composed, wide, ignored, sharp s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,35 @@ def _check_distinct(catalog: Catalog, files: dict[str, Path]) -> None:
                 f"the sources of {twin.name!r} and {table.name!r} are links to one file, so the same "
                 "rows would have two budgets.",
                 hint=f"remove {table.name!r} from the schema",
+            )
+
+
+def require_bitwise(connection: Any, view: str, spec: TableSpec) -> None:
+    """Raise SchemaError for a column of texts that are equal though their bits differ.
+
+    view: what the engine reads of a table of a database.
+
+    Claim:   two owners, and two keys, are one where their bits are the same, and nowhere else.
+    Why:     a column's collation decides which texts are one group; it goes with the column through
+             a view and a union, so texts of ours that are grouped as the column's show it. No row of
+             the table is read.
+    Assumes: a collation that tells apart no other texts tells apart these, or none of these.
+    Source:  [DuckDB2025]
+    """
+    texts = [name for name, c in spec.columns.items() if c.type.kind is Kind.VARCHAR]
+    values = ", ".join(f"({text_literal(text)})" for text in _APART)
+    probes = ", ".join(
+        f"(SELECT count(*) FROM (SELECT v FROM (SELECT {identifier(name)} AS v FROM {view} "
+        f"WHERE false UNION ALL VALUES {values}) GROUP BY v))"
+        for name in texts
+    )
+    counts = connection.execute(f"SELECT {probes}").fetchone() if texts else ()
+    for name, count in zip(texts, counts, strict=True):
+        if count < len(_APART):
+            raise SchemaError(
+                f"the column {name!r} of {spec.name!r} has a collation that takes different texts for "
+                "one, so two persons or groups could be taken for one.",
+                hint=f'a view of the table with {name} COLLATE "POSIX", declared in its place',
             )
 
 

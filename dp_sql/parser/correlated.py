@@ -19,13 +19,17 @@ from dp_sql.sensitivity.ownership import equal_columns, is_protected, owner_of, 
 
 def reads_outer(query: exp.Select, env: Environment, outer: Scope) -> bool:
     """Return whether a subquery names a column of the block around it."""
+    return bool(outer_columns(query, env, outer))
+
+
+def outer_columns(query: exp.Expr, env: Environment, outer: Scope) -> list[exp.Column]:
+    """Return the names in a subquery that are columns of the block around it, not its own."""
     inner = names_of(query, env, outer.statement.catalog)
-    for column in query.find_all(exp.Column):
-        if isinstance(column.this, exp.Star):
-            continue
-        if not inner.knows(column) and outer.finds(column):
-            return True
-    return False
+    return [
+        column
+        for column in query.find_all(exp.Column)
+        if not isinstance(column.this, exp.Star) and not inner.knows(column) and outer.finds(column)
+    ]
 
 
 def pair(part: Expression, rows: Rows) -> tuple[Expression, Expression] | None:

@@ -309,11 +309,20 @@ class PrivateBlock:
         return self._statement.not_private(
             "DISTINCT over the rows of several persons lets one decide about another's row.",
             self._node,
-            hint="aggregate, then use DISTINCT on the result"
-            if owner is None
-            else f"SELECT DISTINCT {owner.name}, …",
+            hint=f"{self._counted()} without a subquery, or "
+            + (
+                "aggregate, then use DISTINCT on the result"
+                if owner is None
+                else f"SELECT DISTINCT {owner.name}, …"
+            ),
             example=examples.distinct(self.relation, self._statement.catalog),
         )
+
+    def _counted(self) -> str:
+        """Return what counts the combinations of the select list."""
+        items = [item.unalias().sql(dialect="duckdb") for item in self._node.expressions]
+        counted = items[0] if len(items) == 1 else f"({', '.join(items)})"
+        return f"COUNT(DISTINCT {counted})"
 
     def _nobody(self) -> Exception:
         return self._statement.not_private(

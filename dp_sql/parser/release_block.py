@@ -10,6 +10,7 @@ from sqlglot import exp
 from dp_sql.errors import QueryError
 from dp_sql.parser import aggregates, examples, options, truth
 from dp_sql.parser.aggregate_calls import AggregateCalls
+from dp_sql.parser.correlated import outer_columns
 from dp_sql.parser.dialect import unnamed
 from dp_sql.parser.expressions import Expressions, merged_owners
 from dp_sql.parser.group_keys import grouping
@@ -216,11 +217,11 @@ class ReleaseBlock:
             names, listed = self._calls.columns(call)
             columns = [self._released(name) for name in names]
             return exp.Array(expressions=columns) if listed else columns[0]
-        if isinstance(node, exp.Query | exp.Subquery):
-            return self._blocks.open_expression(node, self._env)
         key = self._key(node)
         if key is not None:
             return self._released(key)
+        if isinstance(node, exp.Query | exp.Subquery):
+            return self._subquery(node)
         if isinstance(node, exp.Column):
             return self._bare(node)
         deny_open(self._statement, node)
@@ -245,7 +246,7 @@ class ReleaseBlock:
         """Return the released column of the key that `node` is, or None."""
         if not self._keys or isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Var):
             return None
-        if not isinstance(node, exp.Condition) or aggregates.has_aggregate(node):
+        if not isinstance(node, exp.Condition | exp.Query) or aggregates.has_aggregate(node):
             return None
         if isinstance(node, exp.Column) and node.find(exp.Star) is not None:
             return None
@@ -258,6 +259,22 @@ class ReleaseBlock:
         except QueryError:
             return None
         return next((key.name for key in self._keys if key.expression == bound), None)
+
+    def _subquery(self, node: exp.Expr) -> exp.Expr:
+        """Rewrite a subquery above the aggregates: it reads public data, releases and this one's keys."""
+        whole = node.copy()
+        for column in outer_columns(whole, self._env, self._scope):
+            key = self._key(column)
+            if key is None:
+                raise self._statement.wrong(
+                    f"{column.name!r} has many values in a group, so a subquery above the aggregates "
+                    "can't read it.",
+                    column,
+                    hint="the subquery's value as a key: SELECT k, COUNT(*) FROM (SELECT (SELECT …) AS k "
+                    "FROM t) GROUP BY k",
+                )
+            column.replace(self._released(key))
+        return self._blocks.open_expression(whole, self._env)
 
     def _grouping(self, node: exp.Grouping | exp.GroupingId) -> exp.Expr:
         """Rewrite GROUPING(k, …): a bit for each key, 1 where the group's set is without it."""

@@ -87,3 +87,29 @@ def test_a_value_of_a_csv_file_that_has_another_type_is_null(tmp_path: Path) -> 
     with dp_sql.connect(schema, ledger=":memory:") as connection:
         (row,) = connection._engine._run("SELECT count(*), count(x), sum(x) FROM data.a")
     assert row == (4, 2, 7)
+
+
+@pytest.mark.parametrize("collation", ["NOCASE", "NOACCENT", "NFC", "POSIX", "de"])
+@pytest.mark.parametrize("through", ["TABLE", "VIEW"])
+def test_texts_are_told_apart_by_their_bits(tmp_path: Path, collation: str, through: str) -> None:
+    """A collation that takes two owners for one would bound both as one."""
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as con:
+        try:
+            con.execute(f'CREATE TABLE t (u VARCHAR COLLATE "{collation}", x INTEGER)')
+        except duckdb.Error:
+            pytest.skip(f"this DuckDB has no collation {collation}")
+        con.execute("INSERT INTO t VALUES ('a', 1), ('A', 2), ('á', 3), ('a\u0301', 4)")
+        merges = len(con.sql("SELECT u, count(*) FROM t GROUP BY u").fetchall()) < 4
+        con.execute("CREATE VIEW w AS SELECT * FROM t")
+        con.execute('CREATE VIEW good AS SELECT u COLLATE "POSIX" AS u, x FROM t')
+    name = "t" if through == "TABLE" else "w"
+    head = _HEAD.replace("duckdb://", "duckdb:///shop.duckdb")
+    table = (_PROTECTED % (name, "-")).replace("    source: -\n", "").replace("integer", "varchar")
+    path = tmp_path / "s.yaml"
+    path.write_text(head + table, encoding="utf-8")
+    if merges:
+        with pytest.raises(SchemaError, match="has a collation"):
+            dp_sql.connect(path, ledger=":memory:")
+        path.write_text(head + table.replace(f"  {name}:", "  good:"), encoding="utf-8")
+    with dp_sql.connect(path, ledger=":memory:") as opened:
+        assert opened.sql(f"SELECT COUNT(*) FROM {'good' if merges else name}").fetchall()
