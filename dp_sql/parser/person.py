@@ -188,7 +188,8 @@ class PersonGroups:
         else:
             if most is None:
                 return None
-            if not isinstance(most, exp.Literal) or not 0 <= place < int(most.name):
+            constant = isinstance(most, exp.Literal) and most.is_int
+            if not constant or not 0 <= place < int(most.name):
                 raise self._statement.unsupported(
                     f"an element of the n values of {call.name} is one from 1 to n, both constants.",
                     call.node,
@@ -319,7 +320,8 @@ class PersonGroups:
         self, call: aggregates.Call, argument: exp.Expr | None
     ) -> tuple[exp.Expr, tuple[Order, ...]]:
         """Return what FIRST or LAST gives, and its order."""
-        if not isinstance(argument, exp.Order) or call.condition is not None:
+        ordered = isinstance(argument, exp.Order) and argument.this is not None
+        if not ordered or argument is None or call.condition is not None:
             raise self._statement.unsupported(
                 f"{call.name} needs an order, and no FILTER.",
                 call.node,
