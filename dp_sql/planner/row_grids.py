@@ -34,7 +34,7 @@ from dp_sql.planner.lineage import column_domains
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.sqltype import DOUBLE
 
-_SUM_STEPS = 2**40  # between 0 and the larger bound; a sum over 2^45 rows fits a HUGEINT
+_SUM_STEPS = 2**62  # between 0 and the larger bound: a step fits a BIGINT, 2^45 of them a HUGEINT
 _MOMENT_STEPS = 2**30  # either side of the middle; the square fits a BIGINT
 _SHAPE_STEPS = 2**19  # likewise; of fourth powers, 2^45 rows fit a HUGEINT
 
