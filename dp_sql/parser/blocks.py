@@ -75,8 +75,15 @@ class Blocks:
             return env, []
         recursive = bool(clause.args.get("recursive"))
         kept = []
+        names = [ascii_lower(cte.alias) for cte in clause.expressions]
         for cte in clause.expressions:
             name = cte.alias
+            if names.count(ascii_lower(name)) > 1:
+                raise self._statement.wrong(
+                    f"two CTEs of one WITH are called {name!r}.",
+                    cte.args.get("alias"),
+                    hint="two names",
+                )
             inner = env
             if recursive and _names_table(cte.this, name):
                 if self.reads_protected(cte.this, env):

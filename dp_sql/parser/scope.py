@@ -222,6 +222,16 @@ class Scope:
                 node,
                 hint="name the columns that you need",
             )
+        held = [
+            f"{s.alias}.{n.name}"
+            for s in self.sources
+            for n in s.columns
+            if node.table and s.alias and ascii_lower(n.name) == ascii_lower(node.name)
+        ]
+        if held:
+            return self.statement.wrong(
+                f"{node.table} has no column {node.name!r}.", node, hint=" or ".join(held)
+            )
         close = nearest(node.name, names)
         listed = ", ".join(dict.fromkeys(names[:12])) + (", …" if len(names) > 12 else "")
         return self.statement.wrong(
