@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from dp_sql.errors import InternalError, UnsupportedSQLError
-from dp_sql.executor.lower_expression import canonical, literal, lower
+from dp_sql.executor.lower_expression import canonical, identifier, literal, lower
 from dp_sql.executor.lower_measure import grids
 from dp_sql.executor.lower_public import contiguous, fetched
-from dp_sql.executor.lower_rows import name, readable, rows_sql
+from dp_sql.executor.lower_rows import STAGE, name, readable, rows_sql
 from dp_sql.executor.lower_sums import ROW_COUNT, accumulators, components, holds
 from dp_sql.plan.expression import Column, Expression, Ref, columns_of
 from dp_sql.plan.pair import PairMeasure
@@ -17,6 +17,7 @@ from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
     CountMeasure,
+    DropKeys,
     KeepKeys,
     Measure,
     MeasureRows,
@@ -52,6 +53,13 @@ def selection_sql(plan: PlannedRelease) -> str:
     return _totals(plan.selection_relation)
 
 
+def second_sql(plan: PlannedRelease) -> str:
+    """Return the statement that weighs the combinations that the first round didn't show."""
+    if plan.second_relation is None:
+        raise InternalError("this release selects keys in one round")
+    return _totals(plan.second_relation)
+
+
 def _totals(relation: Relation) -> str:
     """Return the sums of every vector by the keys, from units or, at event level, from rows."""
     measured = measured_rows(relation)
@@ -75,7 +83,9 @@ def measured_rows(relation: Relation) -> MeasureRows:
     """Return the measured rows below what keeps and bounds them."""
     inner = relation
     while not isinstance(inner, MeasureRows):
-        if not isinstance(inner, KeepKeys | SumPerUnit | BoundRows | BoundGroups | SpreadRows):
+        if not isinstance(
+            inner, KeepKeys | SumPerUnit | DropKeys | BoundRows | BoundGroups | SpreadRows
+        ):
             raise InternalError("a bounded relation without a measure")
         inner = inner.source
     for measure in inner.measures:
@@ -125,6 +135,8 @@ def lower_relation(relation: Relation) -> str:
             return _measure(relation)
         case SumPerUnit(source=source, count=count):
             return _per_unit(source, count)
+        case DropKeys():
+            return _dropped(relation)
         case BoundRows():
             return _bound_rows(relation)
         case SpreadRows():
@@ -236,6 +248,18 @@ def _per_unit(source: Relation, count: Column) -> str:
     return f"SELECT * FROM ({pairs}) AS sums_{inside}" if inside else pairs
 
 
+def _dropped(relation: DropKeys) -> str:
+    """Lower DropKeys: an anti join on all keys, where NULL is a key like any other."""
+    keys = measured_rows(relation).keys
+    same = " AND ".join(
+        f"pairs_.{name(key)} IS NOT DISTINCT FROM shown_.v{i}" for i, key in enumerate(keys)
+    )
+    return (
+        f"SELECT pairs_.* FROM ({lower_relation(relation.source)}) AS pairs_ "
+        f"ANTI JOIN {STAGE}.{identifier(relation.stage)} AS shown_ ON {same}"
+    )
+
+
 def _bound_rows(relation: BoundRows) -> str:
     """Lower BoundRows: from the accumulators of (unit, group) to bounded components."""
     measured = measured_rows(relation.source)
@@ -270,7 +294,7 @@ def _bounded(relation: BoundRows) -> list[tuple[str, Column]]:
 
 
 def _sums(relation: Relation) -> SumPerUnit:
-    while isinstance(relation, BoundGroups):
+    while isinstance(relation, BoundGroups | DropKeys):
         relation = relation.source
     if not isinstance(relation, SumPerUnit):
         raise InternalError("rows are bounded per unit and group")

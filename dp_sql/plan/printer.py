@@ -10,6 +10,7 @@ from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
     CountMeasure,
+    DropKeys,
     KeepKeys,
     Measure,
     MeasureRows,
@@ -144,6 +145,8 @@ def _node_text(node: Relation) -> str:
             return f"Keep public keys {', '.join(c.name for c in columns)} in {{{shown}{more}}}"
         case SumPerUnit():
             return "Sum per unit and group"
+        case DropKeys():
+            return "Drop the groups that the first round showed"
         case BoundRows(max_rows=max_rows):
             return f"Bound rows: a unit weighs at most {max_rows} rows in a group"
         case SpreadRows(max_rows=max_rows):

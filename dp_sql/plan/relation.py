@@ -1,7 +1,7 @@
 """What the planner puts between private rows and a release.
 
-`MeasureRows` turns a row into small integers on a grid; `KeepKeys`, `SumPerUnit`, `BoundRows`,
-`SpreadRows` and `BoundGroups` enforce the contribution set.
+`MeasureRows` turns a row into small integers on a grid; `KeepKeys`, `SumPerUnit`, `DropKeys`,
+`BoundRows`, `SpreadRows` and `BoundGroups` enforce the contribution set.
 """
 
 from __future__ import annotations
@@ -170,6 +170,18 @@ class SumPerUnit:
 
 
 @dataclass(frozen=True, slots=True)
+class DropKeys:
+    """The (unit, group) pairs whose group isn't one that the first round of a selection showed.
+
+    stage: the table of these groups, its columns aligned with the keys below; it holds released keys
+    alone, so what a unit has here depends on its own rows and on what is known.
+    """
+
+    source: Relation
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
 class BoundRows:
     """What one unit adds to one group, bounded: at most as if it had `max_rows` rows there.
 
@@ -210,7 +222,7 @@ class SpreadRows:
     low_bits: int
 
 
-Bounded = MeasureRows | KeepKeys | SumPerUnit | BoundRows | BoundGroups | SpreadRows
+Bounded = MeasureRows | KeepKeys | SumPerUnit | DropKeys | BoundRows | BoundGroups | SpreadRows
 Relation = Rows | Bounded
 
 
@@ -238,6 +250,7 @@ def output(relation: Relation) -> tuple[Column, ...]:
             return (*keys, *(column for vector in vectors for column in vector))
         case (
             KeepKeys(source=source)
+            | DropKeys(source=source)
             | BoundRows(source=source)
             | BoundGroups(source=source)
             | SpreadRows(source=source)
@@ -264,6 +277,7 @@ def inputs(relation: Relation) -> tuple[Relation, ...]:
             | MeasureRows()
             | KeepKeys()
             | SumPerUnit()
+            | DropKeys()
             | BoundRows()
             | BoundGroups()
             | SpreadRows()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
@@ -20,6 +20,7 @@ from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
     CountMeasure,
+    DropKeys,
     KeepKeys,
     Measure,
     MeasureRows,
@@ -46,17 +47,23 @@ from dp_sql.planner.keys import KeyPlan, key_column, plan_keys
 from dp_sql.planner.lineage import column_domains, never_null
 from dp_sql.planner.measures import FINEST_CELLS, Noise, plan_measures
 from dp_sql.planner.row_grids import with_grids
+from dp_sql.planner.selection import (
+    FIRST_ROUND,
+    THRESHOLDS,
+    WEIGHED,
+    WEIGHT,
+    Wish,
+    key_rules,
+    shown_keys,
+)
 from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema import sqltype
-from dp_sql.schema.catalog import Catalog, Limits
+from dp_sql.schema.catalog import Catalog, KeyRule, Limits
 from dp_sql.schema.sqltype import Kind
 from dp_sql.sensitivity.motion import drifts_in_place, reach_of
 from dp_sql.sensitivity.multiplicity import rows_per_unit
 
 _WEIGHT_BITS = 12  # that the weight of a value carries through the division by their number
-_MUCH = 4  # an epsilon at which key selection needs no more than a few units
-_SPREAD = 2**16  # the weight of a unit
-_MOST_SPREAD = 1000  # groups: the SQL lists what a unit adds to each
 _FIRST = 1_000_000  # numbers of the planner's own columns; the parser's stay far below
 
 
@@ -155,40 +162,36 @@ def plan_release(
         more=int(beside.selects),
     )
     measures = list(wanted.measures)
-    selection = None
-    apart = bool(keys.private and keys.public)
-    if keys.private:
-        one_row = CountMeasure(None) if rows == 1 else presence
-        double = next((m for m in (presence, one_row) if m in measures), None)
-        if double is not None and not apart:
-            selection = measures.index(double)
-        else:
-            selection = len(measures)
-            presence = _spread_presence(presence, limits, epsilon)
-            measures.append(presence)
-    main = measures[:-1] if apart else measures
+    wish = Wish(
+        limits, beside.groups, epsilon, len(release.aggregates) + 1, counted=False, free=False
+    )
+    picked = _selected(release, catalog, keys, wish, measures, presence, rows)
+    measures += picked.more
+    twice = picked.rules == (KeyRule.TWO_ROUNDS,)
+    apart = bool(keys.private and keys.public) or twice
+    main = measures[: picked.vector] if apart else measures
     numbers = iter(range(_FIRST, 2 * _FIRST))
     columns = tuple(key_column(release, i, next(numbers)) for i in range(len(release.keys)))
     room = wanted.room
     relation, vectors = _bounded(
         release, keys, columns, tuple(main), catalog, limits, unit_rows, numbers=numbers, room=room
     )
-    chosen = None
-    if apart:
-        some = KeyPlan((), tuple(range(len(keys.private))))
-        picked = tuple(columns[i] for i in keys.private)
+    rounds: list[Relation] = []
+    for without in (None, shown_keys(release))[: 1 + twice] if apart else ():
         chosen, more = _bounded(
             release,
-            some,
-            picked,
-            (presence,),
+            KeyPlan((), tuple(range(len(keys.private)))),
+            tuple(columns[i] for i in keys.private),
+            picked.more,
             catalog,
             limits,
             unit_rows,
             numbers=numbers,
             room=room,
             positions=keys.private,
+            without=without,
         )
+        rounds.append(chosen)
         vectors += more
     histograms = plan_histograms(
         release.aggregates,
@@ -215,15 +218,18 @@ def plan_release(
         )
         for wish in histograms
     )
-    counted = {
+    counts = {
         a.name: _distinct(release, a, keys, columns, catalog, limits, unit_rows, numbers)
         for a in release.aggregates
         if counts_values(a)
     }
-    places = {name: DistinctReadout(place) for place, name in enumerate(counted)}
+    places = {name: DistinctReadout(place) for place, name in enumerate(counts)}
     readouts = iter(wanted.readouts)
     ranked = choice_readouts(release.aggregates, histograms)
-    count = len(vectors) + sum(wish.runs for wish in histograms) + len(counted)
+    count = len(vectors) - twice + sum(wish.runs for wish in histograms) + len(counts)
+    shares = [Fraction(1, count) for _ in vectors]
+    if twice:
+        shares[-2:] = [FIRST_ROUND / count, (1 - FIRST_ROUND) / count]
     return PlannedRelease(
         release,
         relation,
@@ -234,12 +240,50 @@ def plan_release(
         tuple(
             ranked.get(a.name) or places.get(a.name) or next(readouts) for a in release.aggregates
         ),
-        selection,
-        chosen,
-        tuple(Fraction(1, count) for _ in vectors),
+        picked.vector,
+        rounds[0] if rounds else None,
+        tuple(shares),
         tuple(replace(histogram, share=histogram.share / count) for histogram in planned),
-        tuple(replace(distinct, share=Fraction(1, count)) for distinct in counted.values()),
+        tuple(replace(distinct, share=Fraction(1, count)) for distinct in counts.values()),
+        picked.rules,
+        rounds[1] if twice else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Picked:
+    """By which vector private keys are selected, None without any, and the measure that it adds."""
+
+    vector: int | None
+    rules: tuple[KeyRule, ...] = THRESHOLDS
+    more: tuple[Measure, ...] = ()
+
+
+def _selected(
+    release: Release,
+    catalog: Catalog,
+    keys: KeyPlan,
+    wish: Wish,
+    measures: Sequence[Measure],
+    presence: Measure,
+    rows: int,
+) -> _Picked:
+    """Return how private keys are selected beside these measures.
+
+    presence: the number of units. rows: of a unit in a group, where one is a unit's presence too.
+    """
+    if not keys.private:
+        return _Picked(None)
+    one_row = CountMeasure(None) if rows == 1 else presence
+    double = next((m for m in (presence, one_row) if m in measures and not keys.public), None)
+    free = counts_are_free(release, catalog)
+    wish = replace(wish, counted=double is not None, free=free)
+    rules = key_rules(release, catalog, wish)
+    if double is not None and {*rules} <= {*THRESHOLDS}:
+        return _Picked(measures.index(double), rules)
+    if {*rules} & {*WEIGHED}:
+        presence = PresenceMeasure(None, WEIGHT, wish.limits.max_groups)
+    return _Picked(len(measures), rules, (presence,))
 
 
 def _distinct(
@@ -268,20 +312,6 @@ def _distinct(
         relation = _few_groups(relation, keys, columns, limits, unit_rows)
         caps = caps_of(aggregate, limits.max_rows_per_group)
     return Distinct(relation, values, caps, secrets.randbits(63), Fraction(0))
-
-
-def _spread_presence(presence: Measure, limits: Limits, epsilon: Fraction) -> Measure:
-    """Return the measure that selects keys and is not shown: it may spread a unit's weight.
-
-    A unit of few groups then counts for more in each, which shows more keys at the same noise, where
-    there is noise to speak of: at a large epsilon a key of few units with many groups would be lost.
-    It is no number of units any more, so it can't keep a least number of them.
-    """
-    most = limits.max_groups
-    plain = not isinstance(presence, PresenceMeasure) or limits.min_units_per_group > 1
-    if plain or epsilon > _MUCH or not 2 <= most <= _MOST_SPREAD:
-        return presence
-    return PresenceMeasure(None, _SPREAD, most)
 
 
 def _public_values(
@@ -351,8 +381,12 @@ def _bounded(
     numbers: Iterator[int],
     room: int,
     positions: tuple[int, ...] | None = None,
+    without: str | None = None,
 ) -> tuple[Relation, tuple[Vector, ...]]:
-    """Return the relation that enforces the contribution set, and its vectors."""
+    """Return the relation that enforces the contribution set, and its vectors.
+
+    without: a table of keys whose groups are left out.
+    """
     where = tuple(range(len(columns))) if positions is None else positions
     named = tuple(
         tuple(Column(next(numbers), f"v{i}_{j}", sqltype.BIGINT) for j in range(width(m)))
@@ -368,6 +402,8 @@ def _bounded(
     if user:
         count = Column(next(numbers), "c", sqltype.BIGINT)
         relation = SumPerUnit(relation, count)
+        if without is not None:
+            relation = DropKeys(relation, without)
         relation = _few_groups(relation, keys, columns, limits, unit_rows)
         relation = BoundRows(relation, limits.max_rows_per_group, bits)
     vectors = tuple(

@@ -13,6 +13,7 @@ from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
     CountMeasure,
+    DropKeys,
     KeepKeys,
     Measure,
     MeasureRows,
@@ -54,29 +55,27 @@ def derive(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) -> Fact
     that the planner promises.
     """
     main = _bounds(plan.relation, unit, public)
-    chosen = (
-        main if plan.selection_relation is None else _bounds(plan.selection_relation, unit, public)
-    )
+    apart = _apart(plan)
     cells = plan.cells
     groups = _groups(main.groups, cells, keyed=bool(plan.keys))
     motions = motions_of(plan.relation, unit)
-    apart_motions = motions_of(plan.selection_relation or plan.relation, unit)
     facts = []
     position = 0
     for index, vector in enumerate(plan.vectors):
-        apart = plan.selection_relation is not None and index == plan.selection
-        bounds, at = (chosen, 0) if apart else (main, position)
-        position += 0 if apart else 1
+        own = apart.get(index)
+        bounds, at = (main, position) if own is None else (_bounds(own, unit, public), 0)
+        position += 1 if own is None else 0
         if bounds.measures[at] != vector.measure:
             raise InternalError("a vector that the plan doesn't hold")
         contribution = bounds.sets[at]
         if contribution is None:
             raise InternalError("a vector that nothing bounds")
-        reach = _groups(bounds.groups, None if apart else cells, keyed=bool(plan.keys))
-        motion = (apart_motions if apart else motions)[at]
+        reach = _groups(bounds.groups, cells if own is None else None, keyed=bool(plan.keys))
+        motion = (motions if own is None else motions_of(own, unit))[at]
         rows = 1 if bounds.groups is None else bounds.groups
+        alone = own is not None
         facts.append(
-            _vector(plan, vector.measure, contribution, reach, cells, apart, unit, motion, rows)
+            _vector(plan, vector.measure, contribution, reach, cells, alone, unit, motion, rows)
         )
     owner = owner_of(plan.relation)
     return Facts(
@@ -89,6 +88,13 @@ def derive(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) -> Fact
         tuple(derive_histogram(h, cells, unit, public) for h in plan.histograms),
         tuple(derive_distinct(d, cells, unit, public) for d in plan.distincts),
     )
+
+
+def _apart(plan: PlannedRelease) -> dict[int, Relation]:
+    """Return the relations of the vectors that select keys from a table of their own."""
+    relations = (plan.selection_relation, plan.second_relation)
+    found = dict(zip(plan.selections, relations, strict=False))
+    return {index: own for index, own in found.items() if own is not None}
 
 
 def _vector(
@@ -170,6 +176,11 @@ def _bounds(relation: Relation, unit: PrivacyUnit, public: PublicFacts) -> _Boun
             return _Bounds(measures, rows, tuple(None for _ in measures), per_unit=False)
         case KeepKeys(source=source):
             return _bounds(source, unit, public)
+        case DropKeys(source=source):
+            below = _bounds(source, unit, public)
+            if not below.per_unit:
+                raise InternalError("groups are dropped per unit")
+            return below
         case SumPerUnit(source=source):
             below = _bounds(source, unit, public)
             if unit.level is Level.EVENT:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from small_catalog import CATALOG
 
-from dp_sql.executor.lower_relation import release_sql, selection_sql
+from dp_sql.executor.lower_relation import release_sql, second_sql, selection_sql
 from dp_sql.parser.statement import parse
 from dp_sql.plan.printer import relation_text
 from dp_sql.planner.sets import plan_sets
@@ -75,6 +75,8 @@ def _described(sql: str) -> str:
             lines.append(release_sql(plan))
             if plan.selection_relation is not None:
                 lines.append(selection_sql(plan))
+            if plan.second_relation is not None:
+                lines.append(second_sql(plan))
     lines.append(f"residual: {query.residual.sql}")
     text = "\n".join(lines)
     return re.sub(r"(hash\([^()]*CAST\()\d+ AS", r"\1<hash key> AS", text)

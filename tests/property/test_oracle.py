@@ -19,7 +19,7 @@ import pytest
 from oracle import small_engine
 from oracle.judge import compare, compare_distincts, compare_histograms, released
 from oracle.neighbours import Database, database, neighbours, rows_of
-from oracle.small_engine import SmallEngine, Totals
+from oracle.small_engine import SmallEngine, Sums
 from oracle.small_schema import PUBLIC, small_catalog
 from oracle.statements import pick, statement
 
@@ -65,7 +65,7 @@ def random_catalog(r: Random) -> Catalog:
     )
 
 
-def sums(plan: PlannedRelease) -> tuple[Totals, Totals | None]:
+def sums(plan: PlannedRelease) -> Sums:
     return released(plan, engine().totals(plan)), engine().chosen(plan)
 
 
