@@ -198,7 +198,7 @@ def _selection(step: Step) -> list[str]:
         return [
             (
                 "  a private key is shown by a coin, by the optimal rule: half of the time from "
-                f"{half} units on, always from {always} on; of one key epsilon {show(rule.epsilon)}, delta "
+                f"{half} units on, always from {always} on; of one unit epsilon {show(rule.epsilon)}, delta "
                 f"{show(rule.delta)}"
             )
         ]

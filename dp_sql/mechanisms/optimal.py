@@ -25,7 +25,9 @@ from dp_sql.privacy.event import KeySelectionEvent, PureEvent
 MOST_STEPS = (
     200_000  # of the rule: beyond, no key of fewer than a hundred thousand units would show
 )
-_MOST_EPSILON = 64  # a larger one is read as this one: chances then are 0, delta and next to 1
+_MOST_EPSILON = (
+    64  # of a unit; a larger one is read as this one: chances then are 0, delta, nearly 1
+)
 _EXTRA = 64  # bits of a chance beyond those that hold delta
 _POINT = 192  # binary places of a power of e
 _DIGITS = 100
@@ -39,22 +41,14 @@ _FEW_KEYS = 16  # keys for which the ledger gets an event each
 class OptimalRule:
     """How likely a key shows.
 
-    epsilon, delta: of one key. step: by how many units a neighbour may change it. keys: how many keys
-    it may change. min_units: no key of fewer units shows.
+    epsilon, delta: of one unit more or less of one key. events: what all coins together cost.
+    min_units: no key of fewer units shows.
     """
 
     epsilon: Fraction
     delta: Fraction
-    step: int
-    keys: int
     min_units: int
-
-    @property
-    def events(self) -> tuple[KeySelectionEvent, ...]:
-        """What the ledger stores: an event for each key that a neighbour may change."""
-        if self.keys <= _FEW_KEYS:
-            return (KeySelectionEvent(PureEvent(self.epsilon), self.delta),) * self.keys
-        return (KeySelectionEvent(PureEvent(self.epsilon * self.keys), self.delta * self.keys),)
+    events: tuple[KeySelectionEvent, ...]
 
     @property
     def units(self) -> tuple[int, int]:
@@ -62,7 +56,7 @@ class OptimalRule:
         table = chances(self.epsilon, self.delta)
         half = bisect_left(table.numerators, 1 << (table.bits - 1))
         places = half, len(table.numerators) - 1
-        first, last = (self.min_units + (place - 1) * self.step for place in places)
+        first, last = (self.min_units - 1 + place for place in places)
         return first, last
 
     def chance(self, units: int) -> Fraction:
@@ -77,13 +71,12 @@ class OptimalRule:
         return coins(tossed, table.bits)
 
     def _place(self, units: int, table: Chances) -> int:
-        above = max(0, units - self.min_units + 1)
-        return min(-(-above // self.step), len(table.numerators) - 1)
+        return min(max(0, units - self.min_units + 1), len(table.numerators) - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Chances:
-    """numerators[n] / 2^bits: how likely a key shows after n steps; from 0 to 1."""
+    """numerators[n] / 2^bits: how likely a key of n units shows; from 0 to 1."""
 
     numerators: tuple[int, ...]
     bits: int
@@ -96,30 +89,37 @@ def optimal_rule(
 
     epsilon above 0; 0 < delta < 1. change: how far a neighbour moves the numbers of units.
 
-    Claim:   which keys show is (epsilon, delta)-DP, and whatever is added to it composes with one
-             event a changed key, of epsilon / keys and delta / keys each.
-    Why:     a profile of `change` says how many keys change and by how many units at most; no more
-             than `keys` do, by no more than `step`. A key of n units is tossed the chance number
-             ceil((n - min_units + 1) / step), or 0: n and n' at most `step` apart have the same
-             number or neighbouring ones. Neighbouring chances are (epsilon, delta)-close, both for
-             showing and for not showing (`chances`), a coin's only outcomes. Coins are independent, so
-             the changed keys compose; all others have the same law. This holds for whatever change
-             an adjacency allows, since both directions of a step are bounded: a key that one
-             neighbour alone has is one that moves from 0, where its chance is 0.
-    Assumes: `change` holds for the number of distinct units of each key; only keys with a unit are
-             tossed.
+    Claim:   which keys show is (epsilon, delta)-DP, and what else is released composes with `events`.
+    Why:     let a neighbour change the number of units of key j by d_j: no d_j is above `most`, and
+             they add up to at most `change.l1`. Chances of n and n + 1 units are (e, d)-close, both for
+             showing and for not showing (`chances`), which are all that a coin can say; so those of
+             numbers d_j apart are (d_j e, d_j e^((d_j - 1) e) d)-close, one unit after the other. Coins
+             are independent, so the keys compose: to l1 e <= epsilon and
+             l1 e^((most - 1) e) d <= delta. Where `most` is 1 that is l1 keys with (e, d) each, one
+             event a key; else one event for all. It holds for whatever an adjacency changes, as both
+             directions of a step are bounded: a key that one neighbour alone has moves from 0 units,
+             of which the chance is 0. Numbers of units below `min_units` count as 0 and those above
+             as so many less, which moves them no further apart.
+    Assumes: `change` holds for the number of distinct units of each key.
     Source:  [Desfontaines2022], [Dwork2006b], [Kairouz2015]
     """
-    profiles = [[(shift, count) for shift, count in p if shift and count] for p in change.profiles]
-    keys = max(sum(count for _, count in profile) for profile in profiles)
-    step = max(shift for profile in profiles for shift, _ in profile)
-    rule = OptimalRule(epsilon / keys, min(delta, Fraction(1, 2)) / keys, step, keys, min_units)
-    return rule if steps_of(rule.epsilon, rule.delta) <= MOST_STEPS else None
+    most = max(shift for profile in change.profiles for shift, count in profile if count)
+    steps = change.l1
+    one = min(epsilon / steps, Fraction(_MOST_EPSILON))
+    own = min(delta, Fraction(1, 2)) / steps
+    if most == 1:
+        events = (KeySelectionEvent(PureEvent(epsilon / steps), delta / steps),) * steps
+    if most > 1 or steps > _FEW_KEYS:
+        own /= _power_above((most - 1) * one)
+        events = (KeySelectionEvent(PureEvent(epsilon), delta),)
+    if steps_of(one, own) > MOST_STEPS:
+        return None
+    return OptimalRule(one, own, min_units, events)
 
 
 def steps_of(epsilon: Fraction, delta: Fraction) -> float:
     """Return about how many steps it takes until a key always shows."""
-    e = min(float(epsilon), float(_MOST_EPSILON))
+    e = float(epsilon)
     odds = -log_of(delta)
     # the chance grows from delta by e^epsilon a step to one half, and then the other way round
     rise = odds + math.log(math.tanh(e / 2)) if odds + math.log(math.tanh(e / 2)) > 1 else 1.0
@@ -150,7 +150,7 @@ def chances(epsilon: Fraction, delta: Fraction) -> Chances:
     own = int(delta * one)
     if own < 1 or epsilon <= 0:
         raise InternalError("the optimal rule needs epsilon and delta above 0")
-    grow, fall = _powers(min(epsilon, Fraction(_MOST_EPSILON)))
+    grow, fall = _powers(epsilon)
     found = [0]
     last = 0
     while last < one:
@@ -170,3 +170,10 @@ def _powers(epsilon: Fraction) -> tuple[int, int]:
     one = 1 << _POINT
     down, up = math.floor(grow * (1 - _MARGIN) * one), math.ceil(fall * (1 + _MARGIN) * one)
     return max(one, down), min(one, up)
+
+
+def _power_above(exponent: Fraction) -> Fraction:
+    """Return a number that is at least e^exponent, for exponents of at least 0."""
+    with localcontext(Context(prec=_DIGITS, rounding=ROUND_HALF_EVEN)):
+        power = Fraction((Decimal(exponent.numerator) / exponent.denominator).exp())
+    return Fraction(math.ceil(power * (1 + _MARGIN) * (1 << _POINT)), 1 << _POINT)

@@ -80,8 +80,7 @@ def price(
             first += count
         chosen = measurement.selection
         if isinstance(chosen, Coins) and chosen.vector == index:
-            assert max(moved, default=0) <= chosen.rule.step
-            pure += chosen.rule.epsilon * sum(s > 0 for s in moved)
+            pure += chosen.rule.epsilon * sum(moved)
         elif noise.kind is NoiseKind.NONE:
             assert not any(moved)
         elif noise.kind is NoiseKind.LAPLACE:
