@@ -11,7 +11,8 @@ from dp_sql.mechanisms.normal import log_density, log_of, mills, mills_slope
 LEAST_SIGMA = 1024  # in lattice units: what `sigma1` assumes of every coordinate's noise
 MOST_COORDINATES = 10**6  # that a neighbour can change: what `sigma1` assumes of the vector
 
-_EPSILONS = (Fraction(1, 10**9), Fraction(100))  # smallest and largest that sigma1 handles
+MOST_EPSILON = Fraction(100)  # that `sigma1` handles
+_LEAST_EPSILON = Fraction(1, 10**9)
 _LEAST_DELTA = Fraction(1, 10**30)
 _MOST_DELTA = Fraction(1, 2)  # a larger one is read as this one
 _LATTICE = 1 + 1e-5
@@ -59,7 +60,7 @@ def sigma1(epsilon: Fraction, delta: Fraction) -> float | None:
     Source:  [BalleWang2018] for the continuous delta, [CanonneKamathSteinke2020] for the law,
              [Dong2022] theorem 3.2 and corollary 3.3 for parts that depend on each other.
     """
-    if not _EPSILONS[0] <= epsilon <= _EPSILONS[1] or delta < _LEAST_DELTA:
+    if not _LEAST_EPSILON <= epsilon <= MOST_EPSILON or delta < _LEAST_DELTA:
         return None
     # floats at most the exact values; their relative distance, 1e-15, is inside the margin of 1e-5
     loss = math.nextafter(float(epsilon), 0.0)

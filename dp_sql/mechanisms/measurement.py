@@ -9,7 +9,7 @@ from itertools import product
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, ParameterError, UnsupportedSQLError
-from dp_sql.mechanisms.calibrate_gaussian import MOST_COORDINATES, sigma1
+from dp_sql.mechanisms.calibrate_gaussian import MOST_COORDINATES, MOST_EPSILON, sigma1
 from dp_sql.mechanisms.choice import require_drawable
 from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.distinct import Counter
@@ -369,7 +369,7 @@ class _Task:
     ) -> Mapping[Place, VectorNoise | None]:
         """Return joint noise for vectors with these epsilons, None where there is none in range."""
         epsilon = sum(shares.values(), Fraction(0))
-        unit = sigma1(epsilon, delta) if shares else None
+        unit = sigma1(min(epsilon, MOST_EPSILON), delta) if shares else None
         changed = sum(_coordinates(self.change(place)) for place in shares)
         if unit is None or changed > MOST_COORDINATES:
             return dict.fromkeys(shares)
