@@ -215,12 +215,10 @@ def _selection(step: Step) -> list[str]:
         if len(needed) > 1
         else ""
     )
-    return [
-        (
-            f"  a private key is shown when its noisy {what} reaches {needed[0]:.6g}{again}{named}; just "
-            "above that, intervals hold the exact value less often than they say"
-        )
-    ]
+    shown = f"  a private key is shown when its noisy {what} reaches {needed[0]:.6g}{again}{named}"
+    if not weight:
+        shown += "; just above that, intervals hold the exact value less often than they say"
+    return [shown]
 
 
 def _histogram(

@@ -55,7 +55,9 @@ def test_the_words_are_those_that_old_ledgers_hold() -> None:
     assert event_to_json(KeySelectionEvent(GaussianEvent(1024, 0), delta)) == chosen
     pure = '{"v":1,"event":"pure","epsilon":"1/10"}'
     assert event_to_json(PureEvent(Fraction(1, 10))) == pure
-    for text in (laplace, gaussian, chosen, pure):
+    coins = '{"v":1,"event":"key_selection","noise":' + pure + ',"delta":"1/1000000000"}'
+    assert event_to_json(KeySelectionEvent(PureEvent(Fraction(1, 10)), delta)) == coins
+    for text in (laplace, gaussian, chosen, pure, coins):
         assert event_to_json(event_from_json(text)) == text
 
 
