@@ -187,7 +187,7 @@ def zipf(folder: Path) -> Path:
     duckdb.sql(
         "SELECT unnest($u) AS uid, unnest($k) AS k",
         params={"u": units.tolist(), "k": drawn.tolist()},
-    ).write_parquet(str(folder / "zipf.parquet"))  # noqa: E501
+    ).write_parquet(str(folder / "zipf.parquet"))
     return folder / "zipf.parquet"
 
 
@@ -201,7 +201,7 @@ def key_lines(made: list[Scene], folder: Path, runs: int) -> list[str]:
         (s.name, s.connection, s.file, TABLES[s.name], "customer_id", KEYS[s.name])
         for s in made
         if s.name in KEYS
-    ]  # noqa: E501
+    ]
     lines = []
     for name, asked, source, table, owner, key in cases:
         found = duckdb.sql(f"SELECT DISTINCT {owner} AS u, {key} AS k FROM '{source}'").fetchnumpy()
