@@ -309,7 +309,7 @@ def _bound(measure: Measure, value: str, count: str, most: int, bits: int) -> st
             whole = f"greatest({_big(ends[0])}, least({_big(ends[1])}, {value}))"
             return _narrow(whole, max(map(abs, ends)))
         case PresenceMeasure(weight=weight, most=groups) if weight:
-            parts = [str(Divided(weight).part(m)) for m in range(1, groups + 1)]
+            parts = [str(Divided(weight, measure.evenly).part(m)) for m in range(1, groups + 1)]
             return f"CAST(list_extract([{', '.join(parts)}], least({GROUPS}, {groups})) AS BIGINT)"
         case PresenceMeasure():
             return f"CASE WHEN {value} > 0 THEN 1 ELSE 0 END"

@@ -229,10 +229,12 @@ class _Task:
         return all(kind.value in some for some in free)
 
     def _kind(self, place: Place, values: NoiseKind, selection: NoiseKind) -> NoiseKind:
-        """Return the noise of a vector: that of weights is always Gaussian."""
+        """Return the noise of a vector: that of weights goes with how they are divided."""
         if not self.selects(place):
             return values
         rules = self.parts[place[0]][0].key_rules
+        if KeyRule.WEIGHTED_LAPLACE in rules:
+            return NoiseKind.LAPLACE
         weighed = {KeyRule.WEIGHTED_GAUSSIAN, KeyRule.TWO_ROUNDS}
         return NoiseKind.GAUSSIAN if weighed & set(rules) else selection
 

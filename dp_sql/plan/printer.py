@@ -190,8 +190,9 @@ def measure_text(measure: Measure) -> str:
     match measure:
         case CountMeasure(per_unit=ends):
             return f"count of {argument}" + _per_unit(ends, 1)
-        case PresenceMeasure(weight=weight) if weight:
-            return "units, each weighing 1 over the root of the number of its groups"
+        case PresenceMeasure(weight=weight, evenly=evenly) if weight:
+            root = "" if evenly else "the root of "
+            return f"units, each weighing 1 over {root}the number of its groups"
         case PresenceMeasure():
             return f"units with {argument}"
         case SumMeasure(low=low, high=high, step=step, per_unit=ends):

@@ -101,13 +101,15 @@ class MomentMeasure:
 class PresenceMeasure:
     """1 for a unit that has a row (whose argument, if there is one, is not NULL), else 0.
 
-    weight: where it isn't 0, floor(weight / sqrt(m)) for a unit of m groups, in place of 1; then
-    there is no argument, and `most` is the number of groups that a unit may have.
+    weight: where it isn't 0, floor(weight / sqrt(m)) for a unit of m groups, in place of 1, or
+    floor(weight / m) where it is divided `evenly`; then there is no argument, and `most` is the number
+    of groups that a unit may have.
     """
 
     argument: Expression | None
     weight: int = 0
     most: int = 0
+    evenly: bool = False
 
 
 Measure = CountMeasure | SumMeasure | MomentMeasure | PairMeasure | PresenceMeasure

@@ -282,7 +282,8 @@ def _selected(
     if double is not None and {*rules} <= {*THRESHOLDS}:
         return _Picked(measures.index(double), rules)
     if {*rules} & {*WEIGHED}:
-        presence = PresenceMeasure(None, WEIGHT, wish.limits.max_groups)
+        evenly = KeyRule.WEIGHTED_LAPLACE in rules
+        presence = PresenceMeasure(None, WEIGHT, wish.limits.max_groups, evenly)
     return _Picked(len(measures), rules, (presence,))
 
 

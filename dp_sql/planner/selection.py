@@ -12,11 +12,12 @@ from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema.catalog import AccountantKind, Catalog, KeyRule, Limits
 
 THRESHOLDS: tuple[KeyRule, ...] = (KeyRule.LAPLACE, KeyRule.GAUSSIAN)
-WEIGHED = (KeyRule.WEIGHTED_GAUSSIAN, KeyRule.TWO_ROUNDS)
+WEIGHED = (KeyRule.WEIGHTED_LAPLACE, KeyRule.WEIGHTED_GAUSSIAN, KeyRule.TWO_ROUNDS)
 FIRST_ROUND = Fraction(15, 100)  # of the selection's budget
 WEIGHT = 2**16  # of a unit
 _MOST_WEIGHED = 1000  # groups: the SQL lists what a unit adds to each
 _FEW_GROUPS = 2  # up to which coins show more keys than weights do
+_MORE_GROUPS = 5  # likewise of even weights, where there is no Gaussian noise
 _MUCH = 4  # an epsilon at which key selection needs no more than a few units
 _LEAST_STEP = Fraction(1, 1000)  # an epsilon of one key below which coins would have too many steps
 
@@ -48,8 +49,9 @@ def key_rules(release: Release, catalog: Catalog, wish: Wish) -> tuple[KeyRule, 
         max_groups       1     2     3     5    10    20     (epsilon 1)
         laplace        135   132   120   109    85    53
         optimal        141   140   129   123    99    66
+        weighted       134   128   126   123   115   112     (evenly, Laplace noise)
         gaussian        86   119   134   159   177   165
-        weighted        90   118   140   168   208   223
+        weighted        90   118   140   168   208   223     (Gaussian noise)
         two rounds     121   165   200   232   262   270
 
     At epsilon 0.1 coins show most for 1 or 2 groups (18 and 19 against 12 and 16), two rounds from 3 on
@@ -81,9 +83,8 @@ def _preferred(
     wish: Wish, catalog: Catalog, usable: list[KeyRule]
 ) -> Iterator[tuple[KeyRule, ...]]:
     """Yield the rules in the order in which they show keys."""
-    optimal, weighted, twice = (
-        (rule,) for rule in (KeyRule.OPTIMAL, KeyRule.WEIGHTED_GAUSSIAN, KeyRule.TWO_ROUNDS)
-    )
+    optimal, twice = (KeyRule.OPTIMAL,), (KeyRule.TWO_ROUNDS,)
+    weighted, evenly = (KeyRule.WEIGHTED_GAUSSIAN,), (KeyRule.WEIGHTED_LAPLACE,)
     groups = wish.groups
     unit = catalog.unit
     sides = unit.group_size * (1 if unit.adjacency is Adjacency.ADD_REMOVE else 2)
@@ -92,25 +93,28 @@ def _preferred(
     least = wish.limits.min_units_per_group > 1
     if wish.counted or least or coarse:
         yield THRESHOLDS
-    elif groups <= _FEW_GROUPS or not (normal or {*WEIGHED} & {*usable}):
+    elif groups <= _FEW_GROUPS:
         yield optimal
     elif wish.epsilon <= _MUCH:
         yield twice
         yield weighted
+        if not normal and groups > _MORE_GROUPS:
+            yield evenly
     if normal:
         yield THRESHOLDS
-    yield from (optimal, THRESHOLDS, twice, weighted)
+    yield from (optimal, THRESHOLDS, twice, weighted, evenly)
 
 
 def _hindrance(rule: KeyRule, release: Release, catalog: Catalog, limits: Limits) -> str | None:
     """Return what a statement would need for a rule, None where it can be used."""
     if rule is KeyRule.OPTIMAL:
         return None
-    if rule is KeyRule.LAPLACE:
-        return None if "laplace" in catalog.mechanisms.noise else "Laplace noise to be allowed"
-    if not gaussian_allowed(release.tables, catalog):
+    laplace = rule in (KeyRule.LAPLACE, KeyRule.WEIGHTED_LAPLACE)
+    if laplace and "laplace" not in catalog.mechanisms.noise:
+        return "Laplace noise to be allowed"
+    if not laplace and not gaussian_allowed(release.tables, catalog):
         return "Gaussian noise to be allowed, and an accountant other than pure"
-    if rule is KeyRule.GAUSSIAN:
+    if rule in THRESHOLDS:
         return None
     if catalog.unit.level is not Level.USER:
         return "level: user, since it weighs units by the number of their groups"

@@ -124,13 +124,14 @@ class ChoiceKind(StrEnum):
 class KeyRule(StrEnum):
     """How private keys are selected: by a threshold on their noisy number of units, or otherwise.
 
-    WEIGHTED_GAUSSIAN: a unit of m groups counts for 1/sqrt(m) in each. TWO_ROUNDS: likewise, twice,
-    the second time without the keys of the first. OPTIMAL: each key by a coin, with the largest
-    chances that epsilon and delta allow.
+    WEIGHTED_LAPLACE, WEIGHTED_GAUSSIAN: a unit of m groups counts for 1/m or 1/sqrt(m) in each.
+    TWO_ROUNDS: as the latter, twice, the second time without the keys of the first. OPTIMAL: each key
+    by a coin, with the largest chances that epsilon and delta allow.
     """
 
     LAPLACE = "laplace"
     GAUSSIAN = "gaussian"
+    WEIGHTED_LAPLACE = "weighted_laplace"
     WEIGHTED_GAUSSIAN = "weighted_gaussian"
     OPTIMAL = "optimal"
     TWO_ROUNDS = "two_rounds"

@@ -386,10 +386,26 @@ class Mechanisms(_Keys):
         description="How MODE and TOP_K are chosen.",
     )
     keys: Annotated[
-        list[Literal["laplace", "gaussian", "weighted_gaussian", "optimal", "two_rounds"]],
+        list[
+            Literal[
+                "laplace",
+                "gaussian",
+                "weighted_laplace",
+                "weighted_gaussian",
+                "optimal",
+                "two_rounds",
+            ]
+        ],
         Field(min_length=1),
     ] = Field(
-        default=["laplace", "gaussian", "weighted_gaussian", "optimal", "two_rounds"],
+        default=[
+            "laplace",
+            "gaussian",
+            "weighted_laplace",
+            "weighted_gaussian",
+            "optimal",
+            "two_rounds",
+        ],
         description="How private group keys are selected: the best of these for each statement.",
     )
 

@@ -134,8 +134,8 @@ def _vector(
 def _require_divided(measure: PresenceMeasure, groups: int) -> None:
     """Raise InternalError unless a unit's weight is divided over as many groups as it may have.
 
-    The lowered SQL gives a unit of more than `most` groups what one of `most` has in each: its squares
-    would then add up to more than `Divided` says.
+    The lowered SQL gives a unit of more than `most` groups what one of `most` has in each: its squares,
+    or its numbers, would then add up to more than `Divided` says.
     """
     if measure.most < groups or measure.argument is not None:
         raise InternalError("a unit may have more groups than its weight is divided over")
@@ -244,7 +244,7 @@ def _bounded_set(measure: Measure, max_rows: int, low_bits: int) -> Contribution
         case _:
             row = _row_set(measure)
     if isinstance(measure, PresenceMeasure) and measure.weight:
-        return Divided(measure.weight)
+        return Divided(measure.weight, measure.evenly)
     match row:
         case Box(low=low, high=high):
             if isinstance(measure, PresenceMeasure):
@@ -295,8 +295,8 @@ def _set_in_words(contribution: ContributionSet) -> str:
         case Box(low=low, high=high):
             ends = " x ".join(f"[{a}, {b}]" for a, b in zip(low, high, strict=True))
             return f"a number of steps in {ends}"
-        case Divided(weight=weight):
-            return f"{weight} over the root of the number of its groups"
+        case Divided(weight=weight, evenly=evenly):
+            return f"{weight} over {'' if evenly else 'the root of '}the number of its groups"
         case Simplex(size=size, total=total):
             return f"{size} non-negative numbers that add up to at most {total}"
         case _:

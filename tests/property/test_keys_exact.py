@@ -82,12 +82,18 @@ def reaches(noise: VectorNoise, total: int, threshold: int) -> float:
     return 1.0 if need <= -reach else 0.0 if need > reach else float(tail[need + reach])
 
 
-def totals(world: World, groups: int, weight: int, without: frozenset[int]) -> dict[int, int]:
+def totals(
+    world: World, groups: int, measure: PresenceMeasure, without: frozenset[int]
+) -> dict[int, int]:
     """Return what each key's units add up to: those left, at most `groups` a unit, weighed."""
     found: dict[int, int] = {}
     for unit in world:
         kept = [key for key in unit if key not in without][:groups]
-        one = math.isqrt(weight**2 // len(kept)) if weight and kept else 1
+        one = 1
+        if measure.weight and kept:
+            parts = len(kept)
+            root = math.isqrt(measure.weight**2 // parts)
+            one = measure.weight // parts if measure.evenly else root
         for key in kept:
             found[key] = found.get(key, 0) + one
     return found
@@ -109,7 +115,7 @@ def law(world: World, groups: int, plan: PlannedRelease, measurement: Measuremen
     def chances(selection: Selection | Coins, without: frozenset[int]) -> dict[int, float]:
         measure = plan.vectors[selection.vector].measure
         assert isinstance(measure, PresenceMeasure)
-        found = totals(world, groups, measure.weight, without)
+        found = totals(world, groups, measure, without)
         if isinstance(selection, Coins):
             return {k: float(selection.rule.chance(n)) for k, n in found.items()}
         noise = measurement.noises[selection.vector]
@@ -212,7 +218,7 @@ def lowered(measurement: Measurement, rule: KeyRule, part: Fraction) -> Measurem
         return replace(measurement, selection=Coins(chosen.vector, luckier))
 
     def lower(selection: Selection) -> Selection:
-        weight = 2**16 if rule in (KeyRule.WEIGHTED_GAUSSIAN, KeyRule.TWO_ROUNDS) else 1
+        weight = 1 if rule in (KeyRule.LAPLACE, KeyRule.GAUSSIAN) else 2**16
         unit = measurement.noises[selection.vector].lattice * weight
         return replace(selection, threshold=selection.threshold - int(unit * part))
 

@@ -20,6 +20,7 @@ import dp_sql
 from dp_sql.mechanisms import measurement, optimal
 from dp_sql.mechanisms.noise import VectorNoise
 from dp_sql.mechanisms.optimal import Chances
+from dp_sql.schema.catalog import KeyRule
 
 EPSILON, DELTA = 1.0, 0.02
 SCHEMA = """
@@ -36,7 +37,7 @@ tables:
       uid: {type: bigint}
       g: {type: integer}
 """
-RULES = ("laplace", "gaussian", "weighted_gaussian", "optimal", "two_rounds")
+RULES = tuple(rule.value for rule in KeyRule)
 SINGLES, MOST = 20_000, 12  # keys of one unit; the most units of the others
 EACH = 1_500
 

@@ -34,7 +34,7 @@ tables:
       b: {type: uuid}
       x: {type: integer, bounds: [0, 8]}
 """
-ALL = "laplace, gaussian, weighted_gaussian, optimal, two_rounds"
+ALL = "laplace, gaussian, weighted_laplace, weighted_gaussian, optimal, two_rounds"
 KEYS = "SELECT g FROM rows GROUP BY g"
 Open = Callable[..., dp_sql.Connection]
 
@@ -105,8 +105,10 @@ def told(connection: dp_sql.Connection, sql: str = KEYS, epsilon: str = "1") -> 
         (3, "1", {}, "second round"),
         (20, "0.1", {}, "second round"),
         (20, "10", {}, "number of units"),
-        (20, "1", {"accountant": "pure"}, "optimal rule"),
-        (20, "1", {"noise": "laplace"}, "optimal rule"),
+        (5, "1", {"accountant": "pure"}, "optimal rule"),
+        (20, "1", {"accountant": "pure"}, "weight of units"),
+        (20, "1", {"noise": "laplace"}, "(laplace noise)"),
+        (20, "10", {"noise": "laplace"}, "optimal rule"),
         (20, "1", {"least": 5}, "number of units"),
         (20, "1", {"keys": "laplace, gaussian, optimal, weighted_gaussian"}, "weight of units"),
         (20, "1", {"keys": "laplace, gaussian, optimal"}, "gaussian noise"),
@@ -154,6 +156,7 @@ def test_each_rule_by_name_shows_common_keys_and_hides_rare_ones(
     [
         ("laplace", LaplaceEvent, 1),
         ("gaussian", GaussianEvent, 1),
+        ("weighted_laplace", LaplaceEvent, 1),
         ("weighted_gaussian", GaussianEvent, 1),
         ("optimal", PureEvent, 3),
         ("two_rounds", GaussianEvent, 2),
@@ -207,7 +210,7 @@ def test_mixed_public_and_private_keys_and_several_sets(connect: Open) -> None:
 def test_a_least_number_of_units_holds_for_every_rule(rule: str, connect: Open) -> None:
     sql = "SELECT g, SUM(x) FROM rows GROUP BY g"
     for least, wanted in ((30, {"all", "some", None}), (150, {"all", None}), (500, {"all"})):
-        connection = connect(rule, 1 if rule == "weighted_gaussian" else 4, least=least)
+        connection = connect(rule, 1 if rule.startswith("weighted") else 4, least=least)
         found = {row[0] for row in connection.sql(sql, epsilon="40", delta="1e-6")}
         assert found <= wanted
         if rule in ("laplace", "gaussian", "optimal"):
@@ -222,6 +225,7 @@ def test_a_least_number_of_units_holds_for_every_rule(rule: str, connect: Open) 
         ("gaussian, weighted_gaussian", {"noise": "laplace"}, "Gaussian noise to be allowed"),
         ("laplace", {"noise": "gaussian"}, "Laplace noise to be allowed"),
         ("two_rounds", {"level": "event"}, "level: user"),
+        ("weighted_laplace", {"noise": "gaussian"}, "Laplace noise to be allowed"),
         ("weighted_gaussian", {"groups": 1001}, "max_groups of at most 1000"),
     ],
 )
