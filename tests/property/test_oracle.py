@@ -40,7 +40,7 @@ from dp_sql.plan.release import PlannedRelease
 from dp_sql.planner.sets import plan_sets
 from dp_sql.privacy.contribution import Box, ContributionSet, Profile, Simplex
 from dp_sql.privacy.unit import Adjacency, Level
-from dp_sql.schema.catalog import Catalog
+from dp_sql.schema.catalog import Catalog, KeyRule, Mechanisms
 from dp_sql.sensitivity import contribution, delta
 from dp_sql.sensitivity.contribution import derive
 
@@ -53,6 +53,10 @@ EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(1000), Fraction(1, 10**13))
 def engine() -> SmallEngine:
     """Return the one engine of this process: all small catalogs have the same tables."""
     return SmallEngine(small_catalog(), {name: rows for name, (_, rows) in PUBLIC.items()})
+
+
+RULES = (tuple(KeyRule), *((rule,) for rule in KeyRule))
+"""Which rules may select keys: all, or one of them."""
 
 
 def random_catalog(r: Random) -> Catalog:
@@ -79,6 +83,8 @@ def examine(r: Random, words: str = "") -> None:
     sql = statement(r, user=user)
     while not re.search(words, sql):
         sql = statement(r, user=user)
+    if user:
+        catalog = replace(catalog, mechanisms=Mechanisms(keys=pick(Random(sql), RULES)))
     COUNTS["statements"] += 1
     try:
         query = parse(sql, catalog)
@@ -143,6 +149,7 @@ def test_no_neighbour_moves_a_vector_further_than_derived(share: int) -> None:
     assert COUNTS["filled"] >= 4
     assert COUNTS["distincts"] >= 20
     assert COUNTS["vouched"] >= 4
+    assert COUNTS["rounds"] >= 6  # that are second ones
 
 
 def _too_small(contribution: ContributionSet, groups: int) -> Profile:
@@ -188,7 +195,7 @@ MUTANTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
         "CORR|COVAR|REGR",
     ),
     "groups not bounded": (
-        lower_relation, "_pairs",
+        lower_relation, "_few",
         lambda r: f"({lower_relation.lower_relation(_unbounded(r))}) AS pairs_", "",
     ),
     "rows not bounded": (
