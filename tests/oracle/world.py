@@ -90,7 +90,8 @@ class World:
     ) -> Seen:
         query = parse(sql, self.catalog, describing(self._post))
         spent = parts(query, Amounts(), Amounts(epsilon, delta), self.catalog.defaults)
-        prepared = stages.prepare(query, self.catalog, self.engine, self._post, spent)
+        public = stages.StagedFacts(query, self.engine, self._post)
+        prepared = stages.prepare(query, self.catalog, self.engine, public, self._post, spent)
         sent = tuple(text for s in prepared.steps for text in self.engine.statements(s.plan))
         answer, _ = stages.run(prepared, self.catalog, self.engine, self._post, self._sampler)
         told = explanation(prepared, self.catalog, {t: NoState() for t in prepared.costs})  # type: ignore[misc]
