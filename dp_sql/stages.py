@@ -216,7 +216,8 @@ def _released(
     before, selection = None, sums.selection
     if plan.second_relation is not None and selection is not None:
         before = selected(measurement.selection, measurement, selection, sampler)
-        selection = engine.execute_second(plan, step.statements, _shown(plan, before, post))
+        again = [*read, _shown(plan, before, post)]
+        selection = engine.execute_second(plan, step.statements, again)
     return release(
         plan,
         measurement,

@@ -216,11 +216,12 @@ class DuckDBEngine:
         return Sums(table, selection, histograms, tuple(distincts), sampled)
 
     def execute_second(
-        self, plan: PlannedRelease, statements: tuple[str, ...], shown: StageTable
+        self, plan: PlannedRelease, statements: tuple[str, ...], stages: Sequence[StageTable]
     ) -> Sealed[ExactTable]:
         """Return the table of a selection's second round, sealed."""
         with self._lock:
-            self._stage(shown)
+            for stage in stages:
+                self._stage(stage)
             rows = self._run(statements[-1])
         return Sealed(_exact(rows, _private(plan), 1))
 

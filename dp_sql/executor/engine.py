@@ -61,11 +61,12 @@ class Engine(PublicFacts, Protocol):
         """Return the tuples of an image as `PublicFacts` says; `stages` are those that it reads."""
 
     def execute_second(
-        self, plan: PlannedRelease, statements: tuple[str, ...], shown: StageTable
+        self, plan: PlannedRelease, statements: tuple[str, ...], stages: Sequence[StageTable]
     ) -> Sealed[ExactTable]:
         """Run the second round of a release's selection; return its table, sealed.
 
-        shown: the keys that the first round showed. Raises EngineError as `execute`.
+        stages: what the release reads, again, since others may have run in between, and the keys that
+        the first round showed. Raises EngineError as `execute`.
         """
 
     def identity(self, table: str) -> str:

@@ -56,7 +56,7 @@ EVENT = [
             "arg_min(name, age)", "min_by(name, age)", "max_by(name, age)", "string_agg(name, ',')",
             "group_concat(name)", "list(age)", "array_agg(age)", "histogram(age)",
             "json_group_array(name)", "lttb(age, salary, 3)",
-            "reservoir_quantile(age, 0.5)", "bit_xor(age)", "bit_or(age)", "bool_or(age > 50)",
+            "reservoir_quantile(age, 0.5)", "bit_xor(age)", "bit_or(age)",
             "product(age)", "entropy(age)", "favg(salary)", "arbitrary(name)",
         )
     ),

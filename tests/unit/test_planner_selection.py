@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 import dp_sql
 from dp_sql.errors import UnsupportedSQLError
+from dp_sql.executor.duckdb_engine import DuckDBEngine
 from dp_sql.privacy.event import GaussianEvent, KeySelectionEvent, LaplaceEvent, PureEvent
 
 SCHEMA = """
@@ -192,6 +194,41 @@ def test_keys_of_every_type_show_once_in_two_rounds(key: str, data: Path, connec
             "END AS f, g, n, d, t, m, b FROM rows) GROUP BY ALL HAVING COUNT(DISTINCT uid) >= 10"
         ).fetchall()
     assert len(found) == len(exact)
+
+
+@pytest.mark.parametrize("rule", ALL.split(", "))
+def test_aggregates_over_blocks_stand_beside_every_rule(rule: str, connect: Open) -> None:
+    connection = connect(rule, 4)
+    sql = (
+        "SELECT g, SAMPLE_AND_AGGREGATE('median', x, 0, 8, 5), SUM(x), MAX(x) FROM rows "
+        "WHERE g IS NOT NULL GROUP BY g ORDER BY g"
+    )
+    found = connection.sql(sql, epsilon="1e6", delta="1e-6").fetchall()
+    assert [(key, round(middle, 3), total) for key, middle, total, _ in found] == [
+        ("all", 3, 1800),
+        ("some", 3, 180),
+    ]
+
+
+def test_the_second_round_reads_what_the_release_reads_whoever_ran_in_between(
+    connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = []
+
+    def late(engine: DuckDBEngine, *args: Any) -> Any:
+        for (name,) in engine._run(
+            "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'stage'"
+        ):
+            engine._run(f'CREATE OR REPLACE TABLE stage."{name}" AS SELECT NULL AS v0')
+            ran.append(name)
+        return second(engine, *args)
+
+    second = DuckDBEngine.execute_second
+    monkeypatch.setattr(DuckDBEngine, "execute_second", late)
+    sql = "SELECT g, SUM(x) FROM rows WHERE x < (SELECT COUNT(*) FROM rows) GROUP BY g ORDER BY ALL"
+    found = connect("two_rounds", 4).sql(sql, epsilon="1e6", delta="1e-6").fetchall()
+    assert found == [("all", 1800), ("some", 180), (None, 900)]
+    assert ran
 
 
 def test_mixed_public_and_private_keys_and_several_sets(connect: Open) -> None:
