@@ -225,6 +225,7 @@ def test_the_second_round_reads_what_the_release_reads_whoever_ran_in_between(
 
     second = DuckDBEngine.execute_second
     monkeypatch.setattr(DuckDBEngine, "execute_second", late)
+    monkeypatch.setattr("dp_sql.stages.selected", lambda *_: [])  # the second round has to show all
     sql = "SELECT g, SUM(x) FROM rows WHERE x < (SELECT COUNT(*) FROM rows) GROUP BY g ORDER BY ALL"
     found = connect("two_rounds", 4).sql(sql, epsilon="1e6", delta="1e-6").fetchall()
     assert found == [("all", 1800), ("some", 180), (None, 900)]
