@@ -12,6 +12,7 @@ from dp_sql.mechanisms.distinct import Counter
 from dp_sql.mechanisms.interval import laplace_half_width
 from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.ranks import beyond, rank_error
+from dp_sql.mechanisms.selection import Coins
 from dp_sql.mechanisms.spread import has_public_noise, spread_of
 from dp_sql.plan.block import BlockMeasure
 from dp_sql.plan.distinct import Distinct
@@ -165,13 +166,15 @@ def _step(step: Step) -> list[str]:
     cells = "unknown" if facts.cells is None else str(facts.cells)
     lines.append(f"  owner: {facts.owner}; rows of a unit: {facts.rows}")
     lines.append(f"  groups that a unit touches: at most {facts.groups} of {cells}")
+    chosen = step.measurement.selection
     for index, (vector, fact, noise) in enumerate(
         zip(plan.vectors, facts.vectors, step.measurement.noises, strict=True)
     ):
         lines.append(f"  vector v{index}: {measure_text(vector.measure)}")
         lines.append(f"    contribution: {fact.rule}")
         lines.append(f"    Δ1 = {fact.change.l1}, Δ2 = {math.sqrt(fact.change.l2_squared):.6g}")
-        lines.append(f"    noise: {_noise(noise)}")
+        tossed = isinstance(chosen, Coins) and chosen.vector == index
+        lines.append(f"    noise: {'none: only coins read it' if tossed else _noise(noise)}")
     for index, sampled in enumerate(plan.sampled, start=len(plan.summed)):
         lines.append(f"  rows of v{index}, in blocks by a keyed hash of {_decides(sampled)}:")
         lines += ["    " + line for line in relation_text(sampled.relation).splitlines()]
@@ -181,23 +184,46 @@ def _step(step: Step) -> list[str]:
         lines += _histogram(index, histogram, proved, step.measurement.choosers[index])
     for index, (distinct, proved) in enumerate(zip(plan.distincts, facts.distincts, strict=True)):
         lines += _distinct(index, distinct, proved)
-    if step.measurement.selection is not None:
-        index = step.measurement.selection.vector
-        noise = step.measurement.noises[index]
-        shown = step.measurement.selection.threshold / noise.lattice
-        measure = plan.vectors[index].measure
-        weight = measure.weight if isinstance(measure, PresenceMeasure) else 0
-        what = "weight of units" if weight else "number of units"
-        shown /= weight or 1
-        lines.append(
-            f"  a private key is shown when its noisy {what} reaches {shown:.6g}; just above that, "
-            "intervals hold the exact value less often than they say"
-        )
+    lines += _selection(step)
     for place, aggregate in enumerate(release.aggregates):
         lines.append(f"  {aggregate.name} = {_aggregate(aggregate)}: {_error(step, place)}")
     if step.measurement.cost == FREE:
         lines.append("  no noise and no cost")
     return lines
+
+
+def _selection(step: Step) -> list[str]:
+    """Return by which rule private keys are selected, with its figures."""
+    plan, selection = step.plan, step.measurement.selection
+    if selection is None:
+        return []
+    if isinstance(selection, Coins):
+        rule = selection.rule
+        half, always = rule.units
+        return [
+            (
+                "  a private key is shown by a coin, by the optimal rule: half of the time from "
+                f"{half} units on, always from {always} on; of one unit epsilon {show(rule.epsilon)}, delta "
+                f"{show(rule.delta)}"
+            )
+        ]
+    noises = step.measurement.noises
+    measure = plan.vectors[selection.vector].measure
+    weight = measure.weight if isinstance(measure, PresenceMeasure) else 0
+    what = "weight of units" if weight else "number of units"
+    rounds = [selection, *([step.measurement.second] if step.measurement.second else [])]
+    needed = [r.threshold / noises[r.vector].lattice / (weight or 1) for r in rounds]
+    kind = noises[selection.vector].kind
+    named = "" if kind is NoiseKind.NONE else f" ({kind.value} noise)"
+    again = (
+        f", or in a second round, without the keys of the first, {needed[1]:.6g}"
+        if len(needed) > 1
+        else ""
+    )
+    shown = f"  a private key is shown when its noisy {what} reaches {needed[0]:.6g}{again}{named}"
+    if not weight:
+        shown += "; just above that, intervals hold the exact value less often than they say"
+    return [shown]
 
 
 def _histogram(

@@ -23,7 +23,7 @@ from dp_sql.mechanisms.consistency import consistent, read_sets
 from dp_sql.mechanisms.empty import without_empty
 from dp_sql.mechanisms.measurement import Measurement, calibrate_sets
 from dp_sql.mechanisms.readout import read
-from dp_sql.mechanisms.release import Released, release
+from dp_sql.mechanisms.release import Key, Released, release, selected
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.mechanisms.sampling import in_all, on_sample
 from dp_sql.plan.facts import Facts
@@ -40,6 +40,7 @@ from dp_sql.plan.release import (
 )
 from dp_sql.plan.rows import StageScan
 from dp_sql.planner.plan import limits_of
+from dp_sql.planner.selection import gaussian_allowed, shown_keys
 from dp_sql.planner.sets import plan_sets
 from dp_sql.postprocess import (
     Answer,
@@ -49,7 +50,7 @@ from dp_sql.postprocess import (
 )
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.result import Interval
-from dp_sql.schema.catalog import AccountantKind, Catalog
+from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.sqltype import BIGINT, DOUBLE, SqlType
 from dp_sql.sensitivity.contribution import derive
 
@@ -142,7 +143,7 @@ def measured(
     facts = [derive(plan, catalog.unit, public) for plan in plans]
     if any(fact.sample_rate != rate for fact in facts):
         raise InternalError("a plan reads another sample than its release")
-    gaussian = _gaussian_allowed(parsed.tables, catalog)
+    gaussian = gaussian_allowed(parsed.tables, catalog)
     # on a sample Gaussian noise has the better Rényi curve, and steps are many
     alone = rate is not None and gaussian and delta > 0 and sigma1(epsilon, delta) is not None
     measurements = calibrate_sets(
@@ -156,14 +157,6 @@ def measured(
     if rate is not None:
         measurements = tuple(in_all(m, part.epsilon, rate) for m in measurements)
     return list(zip(plans, facts, measurements, strict=True))
-
-
-def _gaussian_allowed(tables: tuple[str, ...], catalog: Catalog) -> bool:
-    budgets = [catalog.tables[t].budget for t in tables]
-    allowed = "gaussian" in catalog.mechanisms.noise
-    return allowed and all(
-        b is not None and b.accountant is not AccountantKind.PURE for b in budgets
-    )
 
 
 def declared(release: Release) -> list[tuple[str, SqlType]]:
@@ -194,21 +187,7 @@ def run(
                 stages[stage.name] = _staged(stage, tables, post)
         read = [stages[stage.name] for stage in _read_by(parsed, prepared.query)]
         steps = [step for step in prepared.steps if step.plan.release.name == parsed.name]
-        noisy = []
-        for step in steps:
-            sums = engine.execute(step.plan, step.statements, read)
-            noisy.append(
-                release(
-                    step.plan,
-                    step.measurement,
-                    sums.table,
-                    sampler,
-                    selection_table=sums.selection,
-                    histograms=sums.histograms,
-                    distincts=sums.distincts,
-                    sampled=sums.sampled,
-                )
-            )
+        noisy = [_released(step, engine, post, sampler, read) for step in steps]
         plans = [step.plan for step in steps]
         if catalog.consistent:
             noisy = consistent(list(zip(plans, noisy, strict=True)))
@@ -222,6 +201,48 @@ def run(
         tables[parsed.name] = columns
     answer = post.run(prepared.query.residual, tables, prepared.columns)
     return answer, tuple(some for r in prepared.query.releases for some in released[r.name])
+
+
+def _released(
+    step: Step,
+    engine: Engine,
+    post: PostProcessor,
+    sampler: Sampler,
+    read: Sequence[StageTable],
+) -> Released:
+    """Return what one release gives, with noise; `read`: the stages that it reads."""
+    plan, measurement = step.plan, step.measurement
+    sums = engine.execute(plan, step.statements, read)
+    before, selection = None, sums.selection
+    if plan.second_relation is not None and selection is not None:
+        before = selected(measurement.selection, measurement, selection, sampler)
+        again = [*read, _shown(plan, before, post)]
+        selection = engine.execute_second(plan, step.statements, again)
+    return release(
+        plan,
+        measurement,
+        sums.table,
+        sampler,
+        selection_table=selection,
+        before=before,
+        histograms=sums.histograms,
+        distincts=sums.distincts,
+        sampled=sums.sampled,
+    )
+
+
+def _shown(plan: PlannedRelease, before: list[Key], post: PostProcessor) -> StageTable:
+    """Return the keys that a first round showed as what the second round's SQL reads."""
+    columns = tuple(plan.keys[i] for i in plan.private)
+    values = [
+        ReleasedColumn(f"k{i}", column.type, [key[i] for key in before])
+        for i, column in enumerate(columns)
+    ]
+    name = shown_keys(plan.release)
+    sql = f"SELECT * FROM released.{name}"
+    rows = post.texts(sql, (), {name: values}, len(columns))
+    stage = Stage(name, sql, (), columns, single=False, releases=(plan.release.name,))
+    return StageTable(stage, tuple(rows))
 
 
 def _read_by(release: Release, query: Query) -> list[Stage]:

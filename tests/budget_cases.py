@@ -10,7 +10,7 @@ from dp_sql.budget.accountant import Filter, filter_of, order_of
 from dp_sql.budget.record import StatementRecord
 from dp_sql.privacy.contribution import Change
 from dp_sql.privacy.cost import Cost
-from dp_sql.privacy.event import GaussianEvent, KeySelectionEvent, LaplaceEvent
+from dp_sql.privacy.event import GaussianEvent, KeySelectionEvent, LaplaceEvent, PureEvent
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.schema.catalog import AccountantKind, BudgetSpec
 
@@ -46,6 +46,12 @@ def selection(epsilon: str, delta: str) -> Cost:
     assert isinstance(noise, LaplaceEvent)
     event = KeySelectionEvent(noise, Fraction(delta))
     return Cost(plain.epsilon, Fraction(delta), (event,))
+
+
+def coins(epsilon: str, delta: str, keys: int = 1) -> Cost:
+    """Return the cost of keys that are selected by coins, where a neighbour changes so many of them."""
+    one = KeySelectionEvent(PureEvent(Fraction(epsilon) / keys), Fraction(delta) / keys)
+    return Cost(Fraction(epsilon), Fraction(delta), (one,) * keys)
 
 
 def budget(

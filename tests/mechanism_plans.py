@@ -8,8 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dp_sql.mechanisms.measurement import Measurement, Selection
+from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.mechanisms.noise import EXACT, VectorNoise
+from dp_sql.mechanisms.selection import Selection
 from dp_sql.plan.expression import Column, Literal, Ref
 from dp_sql.plan.facts import ExactTable, Facts, VectorFacts
 from dp_sql.plan.pair import Axis, PairMeasure

@@ -203,6 +203,8 @@ def _rescaled(event: Event, factor: Fraction) -> Event:
         case KeySelectionEvent(noise=LaplaceEvent(scale=scale, change=change), delta=delta):
             noise = LaplaceEvent(max(1, math.ceil((scale - 1) * factor)), change)
             return KeySelectionEvent(noise, delta)
+        case KeySelectionEvent(noise=PureEvent(epsilon=epsilon), delta=delta):
+            return KeySelectionEvent(PureEvent(epsilon / factor), delta)
         case PureEvent(epsilon=epsilon):
             return PureEvent(epsilon * _CHOICE / factor)
         case _:
@@ -211,7 +213,7 @@ def _rescaled(event: Event, factor: Fraction) -> Event:
 
 def _shrinks(event: Event) -> bool:
     match event:
-        case LaplaceEvent() | PureEvent() | KeySelectionEvent(noise=LaplaceEvent()):
+        case LaplaceEvent() | PureEvent() | KeySelectionEvent(noise=LaplaceEvent() | PureEvent()):
             return True
         case GaussianEvent() | KeySelectionEvent() | SampledEvent():
             return False

@@ -178,13 +178,16 @@ class DuckDBEngine:
     def statements(self, plan: PlannedRelease) -> tuple[str, ...]:
         """Return the SQL that answers a release."""
         sums: list[str] = []
-        if plan.summed:
+        if plan.in_table:
             sums.append(lower_relation.release_sql(plan))
         if plan.selection_relation is not None:
             sums.append(lower_relation.selection_sql(plan))
         sums += [sampled_sql(sampled) for sampled in plan.sampled]
         sums += [histogram_sql(histogram) for histogram in plan.histograms]
-        return (*sums, *(distinct_sql(distinct) for distinct in plan.distincts))
+        sums += [distinct_sql(distinct) for distinct in plan.distincts]
+        if plan.second_relation is not None:
+            sums.append(lower_relation.second_sql(plan))
+        return tuple(sums)
 
     def execute(
         self,
@@ -198,21 +201,31 @@ class DuckDBEngine:
         with self._lock:
             for stage in stages:
                 self._stage(stage)
-            count = len(statements) - len(plan.distincts)
+            end = len(statements) - (plan.second_relation is not None)
+            count = end - len(plan.distincts)
             results = iter([self._run(sql) for sql in statements[:count]])
             distincts = [
                 self._distinct(sql, [key.type for key in plan.keys], pairs=bool(distinct.caps))
-                for sql, distinct in zip(statements[count:], plan.distincts, strict=True)
+                for sql, distinct in zip(statements[count:end], plan.distincts, strict=True)
             ]
         kinds = [key.type for key in plan.keys]
+        columns = sum(len(v.columns) for v in plan.in_table)
+        table = Sealed(_exact(next(results) if plan.in_table else [], kinds, columns))
         apart = plan.selection_relation is not None
-        columns = sum(len(v.columns) for v in plan.summed) - apart
-        table = Sealed(_exact(next(results) if plan.summed else [], kinds, columns))
-        private = [kinds[i] for i in plan.private]
-        selection = Sealed(_exact(next(results), private, 1)) if apart else None
+        selection = Sealed(_exact(next(results), _private(plan), 1)) if apart else None
         sampled = tuple(Sealed(_exact(next(results), kinds, 1)) for _ in plan.sampled)
         histograms = tuple(Sealed(_exact(rows, kinds, 2)) for rows in results)
         return Sums(table, selection, histograms, tuple(distincts), sampled)
+
+    def execute_second(
+        self, plan: PlannedRelease, statements: tuple[str, ...], stages: Sequence[StageTable]
+    ) -> Sealed[ExactTable]:
+        """Return the table of a selection's second round, sealed."""
+        with self._lock:
+            for stage in stages:
+                self._stage(stage)
+            rows = self._run(statements[-1])
+        return Sealed(_exact(rows, _private(plan), 1))
 
     def _distinct(
         self, sql: str, keys: list[SqlType], *, pairs: bool
@@ -303,6 +316,11 @@ class DuckDBEngine:
                 self._closed = True
                 self._connection.close()
                 shutil.rmtree(self._spill, ignore_errors=True)
+
+
+def _private(plan: PlannedRelease) -> list[SqlType]:
+    """Return the types of a release's private keys."""
+    return [plan.keys[i].type for i in plan.private]
 
 
 def _pairs(cursor: Any, keys: list[SqlType]) -> PairTable:

@@ -36,8 +36,9 @@ class Engine(PublicFacts, Protocol):
     """Runs planned releases over protected data."""
 
     def statements(self, plan: PlannedRelease) -> tuple[str, ...]:
-        """Return the SQL that answers a release: sums, key selection where it is apart, histograms.
+        """Return the SQL that answers a release: first sums, then key selection where it is apart.
 
+        Then come histograms and distinct values, and last a second round of the selection.
         Raises UnsupportedSQLError for a plan that can't be lowered.
         """
 
@@ -47,7 +48,7 @@ class Engine(PublicFacts, Protocol):
         statements: tuple[str, ...],
         stages: Sequence[StageTable] = (),
     ) -> Sums:
-        """Run a release's statements; return what they give, sealed.
+        """Run a release's statements but a second round; return what they give, sealed.
 
         stages: what the release reads of earlier ones.
 
@@ -58,6 +59,15 @@ class Engine(PublicFacts, Protocol):
         self, image: Image, limit: int, stages: Sequence[StageTable] = ()
     ) -> tuple[tuple[object, ...], ...] | None:
         """Return the tuples of an image as `PublicFacts` says; `stages` are those that it reads."""
+
+    def execute_second(
+        self, plan: PlannedRelease, statements: tuple[str, ...], stages: Sequence[StageTable]
+    ) -> Sealed[ExactTable]:
+        """Run the second round of a release's selection; return its table, sealed.
+
+        stages: what the release reads, again, since others may have run in between, and the keys that
+        the first round showed. Raises EngineError as `execute`.
+        """
 
     def identity(self, table: str) -> str:
         """Return what the ledger knows a table by: its real path and name, or its declared id."""

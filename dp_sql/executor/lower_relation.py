@@ -8,10 +8,10 @@ from typing import assert_never
 
 from dp_sql.errors import InternalError, UnsupportedSQLError
 from dp_sql.executor import lower_vector
-from dp_sql.executor.lower_expression import canonical, literal, lower
+from dp_sql.executor.lower_expression import canonical, identifier, literal, lower
 from dp_sql.executor.lower_measure import grids
 from dp_sql.executor.lower_public import contiguous, fetched
-from dp_sql.executor.lower_rows import name, readable, rows_sql
+from dp_sql.executor.lower_rows import STAGE, name, readable, rows_sql
 from dp_sql.executor.lower_sums import ROW_COUNT, accumulators, components, holds, times
 from dp_sql.plan.expression import Column, Expression, Ref, columns_of
 from dp_sql.plan.pair import PairMeasure
@@ -19,6 +19,7 @@ from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
     CountMeasure,
+    DropKeys,
     KeepKeys,
     Measure,
     MeasureRows,
@@ -58,6 +59,13 @@ def selection_sql(plan: PlannedRelease) -> str:
     return _totals(plan.selection_relation)
 
 
+def second_sql(plan: PlannedRelease) -> str:
+    """Return the statement that weighs the combinations that the first round didn't show."""
+    if plan.second_relation is None:
+        raise InternalError("this release selects keys in one round")
+    return _totals(plan.second_relation)
+
+
 def _totals(relation: Relation) -> str:
     """Return the sums of every vector by the keys, from units or, at event level, from rows."""
     measured = measured_rows(relation)
@@ -81,7 +89,9 @@ def measured_rows(relation: Relation) -> MeasureRows:
     """Return the measured rows below what keeps and bounds them."""
     inner = relation
     while not isinstance(inner, MeasureRows):
-        if not isinstance(inner, KeepKeys | SumPerUnit | BoundRows | BoundGroups | SpreadRows):
+        if not isinstance(
+            inner, KeepKeys | SumPerUnit | DropKeys | BoundRows | BoundGroups | SpreadRows
+        ):
             raise InternalError("a bounded relation without a measure")
         inner = inner.source
     for measure in inner.measures:
@@ -130,6 +140,8 @@ def lower_relation(relation: Relation) -> str:
             if partners is None:
                 return _per_unit(source, count)
             return _per_side(source, count, partners)
+        case DropKeys():
+            return _dropped(relation)
         case BoundRows():
             return _bound_rows(relation)
         case SpreadRows():
@@ -322,6 +334,18 @@ def _keeping(relation: Relation, side: MeasureRows) -> Relation:
     return KeepKeys(below, tuple(relation.columns[i] for i in places), values)
 
 
+def _dropped(relation: DropKeys) -> str:
+    """Lower DropKeys: an anti join on all keys, where NULL is a key like any other."""
+    keys = measured_rows(relation).keys
+    same = " AND ".join(
+        f"pairs_.{name(key)} IS NOT DISTINCT FROM shown_.v{i}" for i, key in enumerate(keys)
+    )
+    return (
+        f"SELECT pairs_.* FROM ({lower_relation(relation.source)}) AS pairs_ "
+        f"ANTI JOIN {STAGE}.{identifier(relation.stage)} AS shown_ ON {same}"
+    )
+
+
 def _bound_rows(relation: BoundRows) -> str:
     """Lower BoundRows: from the accumulators of (unit, group) to bounded components."""
     measured = measured_rows(relation.source)
@@ -373,7 +397,7 @@ def _with_vectors(relation: BoundRows) -> str:
 
 
 def _sums(relation: Relation) -> SumPerUnit:
-    while isinstance(relation, BoundGroups):
+    while isinstance(relation, BoundGroups | DropKeys):
         relation = relation.source
     if not isinstance(relation, SumPerUnit):
         raise InternalError("rows are bounded per unit and group")
@@ -388,7 +412,7 @@ def _bound(measure: Measure, value: str, count: str, most: int, bits: int) -> st
             whole = f"greatest({_big(ends[0])}, least({_big(ends[1])}, {value}))"
             return _narrow(whole, max(map(abs, ends)))
         case PresenceMeasure(weight=weight, most=groups) if weight:
-            parts = [str(Divided(weight).part(m)) for m in range(1, groups + 1)]
+            parts = [str(Divided(weight, measure.evenly).part(m)) for m in range(1, groups + 1)]
             return f"CAST(list_extract([{', '.join(parts)}], least({GROUPS}, {groups})) AS BIGINT)"
         case PresenceMeasure():
             return f"CASE WHEN {value} > 0 THEN 1 ELSE 0 END"

@@ -11,7 +11,8 @@ from dp_sql.mechanisms.normal import log_density, log_of, mills, mills_slope
 LEAST_SIGMA = 1024  # in lattice units: what `sigma1` assumes of every coordinate's noise
 MOST_COORDINATES = 10**6  # that a neighbour can change: what `sigma1` assumes of the vector
 
-_EPSILONS = (Fraction(1, 10**9), Fraction(100))  # smallest and largest that sigma1 handles
+MOST_EPSILON = Fraction(100)  # that `sigma1` handles
+_LEAST_EPSILON = Fraction(1, 10**9)
 _LEAST_DELTA = Fraction(1, 10**30)
 _MOST_DELTA = Fraction(1, 2)  # a larger one is read as this one
 _LATTICE = 1 + 1e-5
@@ -37,22 +38,29 @@ def sigma1(epsilon: Fraction, delta: Fraction) -> float | None:
     None where it isn't applicable: epsilon outside [1e-9, 100] or delta below 1e-30.
 
     Claim:   the smallest sigma of the continuous mechanism, times 1 + 1e-5, does for the discrete
-             one.
-    Why:     let w = 1/sigma, g = epsilon/w - w/2 and phi the normal density. The continuous delta
-             is the integral of f(x) = phi(x) - e^epsilon phi(x + w) over x > g, where f(g) = 0 and
-             f'(g) = w phi(g) =: J. By Poisson summation the discrete delta is at most the
-             sum over the points k of the dual lattice (spacing s = the least sigma_i) of
-             exp(-2 pi^2 o_k^2) |F(2 pi a_k)|, a_k and o_k being the parts of k along and across
-             the change, F the Fourier transform of f on x > g. k = 0 gives the continuous
-             delta. Two integrations by parts give |F(y)| <= (J + V)/y^2, V the total variation of
-             f'. Points with o_k < s/4 have their a_k at least 0.866 s apart, so together they give
-             at most (J + V)/(9 s^2); the others give less than e^(-10^6). V <= 2 J where
-             delta <= 1/2 (a test checks a grid), so the excess is below 4e-7 J. A sigma larger by
-             1e-5 lowers delta by 1e-5 J, as the derivative of delta in w is phi(g).
-    Assumes: s >= 1024; fewer than 10^6 changed coordinates.
-    Source:  [BalleWang2018] for the continuous delta, [CanonneKamathSteinke2020] for the law.
+             one; also where some coordinates are drawn after others were released, and what changes
+             there depends on these, if each part keeps to a bound of its own and the bounds add up to
+             1 / sigma1^2.
+    Why:     discrete noise is, all but exactly, a function of continuous noise. Take a normal y of
+             variance sigma^2 - 4 around an integer c and round it to the integer k with a
+             probability in proportion to exp(-(k - y)^2 / 8). The normal density convolved with that
+             weight is the normal density of variance sigma^2 at k - c; what the weights add up to is
+             by Poisson summation within 1 +- 2.1 e^(-8 pi^2) of a constant, and what that density
+             adds up to over the integers is so too. So k has the law of the discrete noise around c
+             within a factor of 1 +- 2e-34, and 10^6 changed coordinates together within 1 +- 1e-27
+             (the others are drawn as they are). The normal's sigma is sigma sqrt(1 - 4 / sigma^2), at
+             least sigma (1 - 2e-6). Continuous parts one after another, with bounds fixed beforehand,
+             are no easier to tell apart than one normal whose squared change is their sum. So the
+             discrete delta at epsilon is at most (1 + 1e-26) times that of a change of
+             w = (1 + 2e-6) / ((1 + 1e-5) sigma) at epsilon - 1e-26. With g = epsilon / w - w / 2 and
+             the normal density phi, delta grows by phi(g) dw, and by phi(g) R(g + w) < 4 phi(g) for
+             each unit that epsilon falls by; w >= 1e-9 / 40, so the 8e-6 w that the margin leaves is
+             far more than what the factors take.
+    Assumes: sigma_i >= 1024; no more than 10^6 changed coordinates.
+    Source:  [BalleWang2018] for the continuous delta, [CanonneKamathSteinke2020] for the law,
+             [Dong2022] theorem 3.2 and corollary 3.3 for parts that depend on each other.
     """
-    if not _EPSILONS[0] <= epsilon <= _EPSILONS[1] or delta < _LEAST_DELTA:
+    if not _LEAST_EPSILON <= epsilon <= MOST_EPSILON or delta < _LEAST_DELTA:
         return None
     # floats at most the exact values; their relative distance, 1e-15, is inside the margin of 1e-5
     loss = math.nextafter(float(epsilon), 0.0)

@@ -1,4 +1,4 @@
-"""Which noise a release gets: kind and scale of each vector, the keys' threshold, its cost."""
+"""Which noise a release gets: kind and scale of each vector, how keys are selected, its cost."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
-from typing import assert_never
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, ParameterError, UnsupportedSQLError
-from dp_sql.mechanisms.calibrate_gaussian import MOST_COORDINATES, sigma1
+from dp_sql.mechanisms.calibrate_gaussian import MOST_COORDINATES, MOST_EPSILON, sigma1
 from dp_sql.mechanisms.choice import require_drawable
 from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.distinct import Counter
 from dp_sql.mechanisms.noise import EXACT, NoiseKind, VectorNoise, on_lattice
-from dp_sql.mechanisms.threshold import gaussian_threshold, laplace_threshold, log_delta_per_group
+from dp_sql.mechanisms.optimal import OptimalRule, optimal_rule
+from dp_sql.mechanisms.selection import (
+    Coins,
+    Selection,
+    largest,
+    own_keys,
+    threshold,
+    weight_of,
+)
 from dp_sql.plan.block import BlockMeasure
 from dp_sql.plan.facts import Facts
 from dp_sql.plan.relation import Measure
 from dp_sql.plan.release import PlannedRelease
-from dp_sql.privacy.contribution import Ball, Box, Change, ContributionSet, Divided, Simplex
+from dp_sql.privacy.contribution import Change, ContributionSet
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.privacy.event import (
     Event,
@@ -30,33 +37,26 @@ from dp_sql.privacy.event import (
     PureEvent,
     pure_epsilon,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """A private key is shown iff the noisy value of `vector` reaches `threshold`.
-
-    vector: its place in the release. threshold: in lattice units of that vector's noise.
-    """
-
-    vector: int
-    threshold: int
+from dp_sql.schema.catalog import KeyRule
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """The noise of a whole release, one entry a vector, and what it costs.
 
-    selection: None where all keys are public. cost: of one set of keys among several, its part of
+    selection: None where all keys are public. second: of the keys that the first round didn't show,
+    where there are two rounds. A vector whose value decides over coins has no noise here, and is never
+    released. cost: of one set of keys among several, its part of
     the cost of all: only the sum is a guarantee. choosers: how values are chosen from the histograms;
     counters: how distinct values are counted.
     """
 
     noises: tuple[VectorNoise, ...]
-    selection: Selection | None
+    selection: Selection | Coins | None
     cost: Cost
     choosers: tuple[Chooser, ...] = ()
     counters: tuple[Counter, ...] = ()
+    second: Selection | None = None
 
 
 Part = tuple[PlannedRelease, Facts]
@@ -102,8 +102,8 @@ def calibrate_sets(
     needs at least.
 
     Raises ParameterError where private keys are selected, or Laplace noise isn't allowed, and delta
-    is 0; and UnsupportedSQLError
-    where the noise would need a scale above 2^50.
+    is 0; and UnsupportedSQLError where the noise would need a scale above 2^50, or the optimal rule for
+    keys too many steps.
     """
     apart = sum((plan.share_apart for plan, _ in parts), Fraction(0)) / len(parts)
     counted = any(v.change.l1 > 0 for _, facts in parts for v in facts.vectors)
@@ -161,17 +161,21 @@ def _calibrated(task: _Task, *, laplace: bool, gaussian: bool) -> tuple[Measurem
             hint="delta=1e-9, or declare the key column's values or bounds in the schema",
         )
     if not task.noisy:
-        return task.measurements(_Draft({}, {}, Fraction(0), {}, {}))
+        return task.measurements(_Draft({}, {}, Fraction(0), {}, {}, {}))
     kinds = [NoiseKind.LAPLACE] if laplace else []
     if gaussian and delta > 0:
         kinds.append(NoiseKind.GAUSSIAN)
-    if not kinds:
+    if not kinds and not all(task.tossed(place) for place in task.noisy):
         raise ParameterError(
             "the schema allows Gaussian noise alone, which needs delta > 0 and an accountant other than "
             "pure.",
             hint="delta=1e-9, or mechanisms: {noise: [laplace, gaussian]} in the schema",
         )
-    drafts = {(v, s): task.draft(v, s) for v, s in product(kinds, kinds)}
+    selecting = [s for s in kinds if task.admits(s)]
+    drafts = {
+        (v, s): task.draft(v, s)
+        for v, s in product(kinds or [NoiseKind.NONE], selecting or [NoiseKind.NONE])
+    }
     best = _best(task, {pair: draft for pair, draft in drafts.items() if draft is not None})
     return task.measurements(best)
 
@@ -180,14 +184,16 @@ def _calibrated(task: _Task, *, laplace: bool, gaussian: bool) -> tuple[Measurem
 class _Draft:
     """One way to answer: the noise of every noisy vector, and of each part that selects its keys.
 
-    epsilons: what each noisy vector costs. selection_deltas, thresholds: by the part's number.
+    epsilons: what each vector costs. selection_deltas, thresholds, rules: of each vector that selects
+    keys; those with a rule have no noise.
     """
 
     noises: Mapping[Place, VectorNoise]
     epsilons: Mapping[Place, Fraction]
     noise_delta: Fraction
-    selection_deltas: Mapping[int, Fraction]
-    thresholds: Mapping[int, int]
+    selection_deltas: Mapping[Place, Fraction]
+    thresholds: Mapping[Place, int]
+    rules: Mapping[Place, OptimalRule]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +217,27 @@ class _Task:
 
     def selects(self, place: Place) -> bool:
         """Return whether a vector selects the keys of its part."""
-        return self.parts[place[0]][0].selection == place[1]
+        return place[1] in self.parts[place[0]][0].selections
+
+    def tossed(self, place: Place) -> bool:
+        """Return whether a vector selects keys by coins."""
+        return self.selects(place) and self.parts[place[0]][0].key_rules == (KeyRule.OPTIMAL,)
+
+    def admits(self, kind: NoiseKind) -> bool:
+        """Return whether every part that has a choice may select its keys with this noise."""
+        rules = [self.parts[p[0]][0].key_rules for p in self.noisy if self.selects(p)]
+        free = [some for some in rules if set(some) <= {KeyRule.LAPLACE, KeyRule.GAUSSIAN}]
+        return all(kind.value in some for some in free)
+
+    def _kind(self, place: Place, values: NoiseKind, selection: NoiseKind) -> NoiseKind:
+        """Return the noise of a vector: that of weights goes with how they are divided."""
+        if not self.selects(place):
+            return values
+        rules = self.parts[place[0]][0].key_rules
+        if KeyRule.WEIGHTED_LAPLACE in rules:
+            return NoiseKind.LAPLACE
+        weighed = {KeyRule.WEIGHTED_GAUSSIAN, KeyRule.TWO_ROUNDS}
+        return NoiseKind.GAUSSIAN if weighed & set(rules) else selection
 
     def change(self, place: Place) -> Change:
         """Return how far a neighbour moves a vector."""
@@ -226,42 +252,64 @@ class _Task:
         Claim:   the release of all parts is (epsilon, noise_delta + selection_deltas)-DP.
         Why:     Laplace vector i is (lattice l1_i / t_i)-DP, and t_i is rounded up. Gaussian
                  vectors have sigma_i^2 >= l2_i^2 sigma1^2 / w_i with weights that add up to 1, so
-                 the sum of (l2_i / sigma_i)^2 is at most 1 / sigma1^2. Basic composition of both,
-                 and of the parts: a unit may change every one of them.
+                 the sum of (l2_i / sigma_i)^2 is at most 1 / sigma1^2, and one may be chosen by what
+                 another released (`sigma1`). Basic composition of both, of coins, and of the parts: a
+                 unit may change every one of them.
         Assumes: the changes of the facts, which hold for all groups of a vector at once.
         Source:  [Dwork2006], [Dwork2006b], [BalleWang2018]
         """
-        kinds = {p: selection if self.selects(p) else values for p in self.noisy}
+        tossed = [p for p in self.noisy if self.tossed(p)]
+        kinds = {p: self._kind(p, values, selection) for p in self.noisy if p not in tossed}
         gaussian = tuple(p for p, kind in kinds.items() if kind is NoiseKind.GAUSSIAN)
-        choosing = [p[0] for p in kinds if self.selects(p)]
+        choosing = [p for p in self.noisy if self.selects(p)]
         noise_delta = Fraction(0) if not gaussian else self.delta / 2 if choosing else self.delta
-        shares = self._shares(kinds)
+        shares = self._shares(gaussian)
         noises = {p: self._laplace(p, shares[p]) for p in kinds if p not in gaussian}
         noises |= self._gaussian({p: shares[p] for p in gaussian}, noise_delta)
         found = {p: noise for p, noise in noises.items() if noise is not None}
         if len(found) < len(kinds):
             return None
         spent = {p: self._spent(p, noise, shares[p]) for p, noise in found.items()}
-        touched = sum(self.parts[part][1].groups for part in choosing)
+        touched = sum(self.parts[part][1].groups for part in {part for part, _ in choosing})
         deltas = {
-            part: (self.delta - noise_delta) * self.parts[part][1].groups / touched
-            for part in choosing
+            p: (self.delta - noise_delta) * self.parts[p[0]][1].groups / touched * self._round(p)
+            for p in choosing
         }
+        rules = {p: self._rule(p, shares[p], deltas[p]) for p in tossed}
+        spent |= {p: shares[p] for p in tossed}
         thresholds = {
-            part: self._threshold(found.get((part, plan.selection)), part, deltas.get(part))
+            (part, i): self._threshold(found.get((part, i)), (part, i), deltas.get((part, i)))
             for part, (plan, _) in enumerate(self.parts)
-            if plan.selection is not None
+            for i in plan.selections
+            if (part, i) not in rules
         }
-        return _Draft(found, spent, noise_delta, deltas, thresholds)
+        return _Draft(found, spent, noise_delta, deltas, thresholds, rules)
 
-    def _shares(self, kinds: Mapping[Place, NoiseKind]) -> Mapping[Place, Fraction]:
-        """Return the epsilon of each noisy vector; together all of it.
+    def _round(self, place: Place) -> Fraction:
+        """Return the part of its selection's budget that one round of it has."""
+        plan = self.parts[place[0]][0]
+        return plan.shares[place[1]] / sum((plan.shares[i] for i in plan.selections), Fraction(0))
+
+    def _rule(self, place: Place, epsilon: Fraction, delta: Fraction) -> OptimalRule:
+        """Return the rule by which keys are tossed."""
+        rule = optimal_rule(epsilon, delta, self.change(place), self.min_units)
+        if rule is None:
+            raise UnsupportedSQLError(
+                "The epsilon is too small for the optimal rule for private keys: no key of fewer than "
+                "a hundred thousand units would show.",
+                hint="a larger epsilon, a lower max_groups, or mechanisms: {keys: [laplace, gaussian]} in "
+                "the schema",
+            )
+        return rule
+
+    def _shares(self, gaussian: Sequence[Place]) -> Mapping[Place, Fraction]:
+        """Return the epsilon of each vector that a neighbour changes; together all of it.
 
         One measure in several parts has one share, split in proportion to what noise of one scale
-        costs in each part: to Δ1 for Laplace noise, to Δ2^2 for Gaussian noise.
+        costs in each part: to Δ2^2 for Gaussian noise, to Δ1 for all else.
         """
         joined: dict[tuple[Measure | BlockMeasure, bool, int], list[Place]] = {}
-        for place in kinds:
+        for place in self.noisy:
             measures = [v.measure for v in self.parts[place[0]][0].vectors]
             before = measures[: place[1]].count(measures[place[1]])
             key = measures[place[1]], self.selects(place), before
@@ -275,9 +323,9 @@ class _Task:
         total = sum(wanted.values(), Fraction(0))
         shares: dict[Place, Fraction] = {}
         for key, places in joined.items():
-            laplace = kinds[places[0]] is NoiseKind.LAPLACE
+            square = places[0] in gaussian
             changes = {p: self.change(p) for p in places}
-            sizes = {p: c.l1 if laplace else c.l2_squared for p, c in changes.items()}
+            sizes = {p: c.l2_squared if square else c.l1 for p, c in changes.items()}
             for place, size in sizes.items():
                 part = Fraction(size, sum(sizes.values()))
                 shares[place] = self.epsilon * wanted[key] / total * part
@@ -302,16 +350,17 @@ class _Task:
     def units_needed(self, draft: _Draft) -> Fraction:
         """Return how many units a key needs at least, before noise; 0 without selection."""
         needed = [Fraction(0)]
-        for part, threshold in draft.thresholds.items():
-            selection = self.parts[part][0].selection
-            if selection is not None:
-                noise = draft.noises.get((part, selection), EXACT)
-                needed.append(Fraction(threshold, noise.lattice))
+        for place, needs in draft.thresholds.items():
+            noise = draft.noises.get(place, EXACT)
+            needed.append(Fraction(needs, noise.lattice * weight_of(self._contribution(place))))
         return max(needed)
 
     def _one(self, place: Place) -> int:
         """Return the largest entry of a vector that one unit can add to one group."""
-        return _size(self.parts[place[0]][1].vectors[place[1]].contribution)
+        return largest(self._contribution(place))
+
+    def _contribution(self, place: Place) -> ContributionSet:
+        return self.parts[place[0]][1].vectors[place[1]].contribution
 
     def _laplace(self, place: Place, share: Fraction) -> VectorNoise | None:
         """Return noise of scale l1/epsilon for a vector, or None above the largest scale."""
@@ -323,7 +372,7 @@ class _Task:
     ) -> Mapping[Place, VectorNoise | None]:
         """Return joint noise for vectors with these epsilons, None where there is none in range."""
         epsilon = sum(shares.values(), Fraction(0))
-        unit = sigma1(epsilon, delta) if shares else None
+        unit = sigma1(min(epsilon, MOST_EPSILON), delta) if shares else None
         changed = sum(_coordinates(self.change(place)) for place in shares)
         if unit is None or changed > MOST_COORDINATES:
             return dict.fromkeys(shares)
@@ -335,25 +384,15 @@ class _Task:
             for place, share in shares.items()
         }
 
-    def _threshold(self, noise: VectorNoise | None, part: int, delta: Fraction | None) -> int:
-        """Return a part's threshold in the lattice units of its selection's noise."""
-        plan, facts = self.parts[part]
-        if noise is None or delta is None or plan.selection is None:
-            return self.min_units
-        unit = facts.unit
-        rule = laplace_threshold if noise.kind is NoiseKind.LAPLACE else gaussian_threshold
-        found = [noise.lattice * self.min_units]
-        for groups, one in _own_keys(facts.vectors[plan.selection].contribution, facts.groups):
-            log_delta = log_delta_per_group(
-                delta,
-                self.epsilon,
-                groups=groups,
-                group_size=unit.group_size,
-                adjacency=unit.adjacency,
-            )
-            start = noise.lattice * unit.group_size * one
-            found.append(rule(noise.scale, log_delta, start=start))
-        return max(found)
+    def _threshold(self, noise: VectorNoise | None, place: Place, delta: Fraction | None) -> int:
+        """Return a threshold in the lattice units of its vector's noise, or without noise in units."""
+        facts = self.parts[place[0]][1]
+        contribution = self._contribution(place)
+        least = self.min_units * weight_of(contribution)
+        if noise is None or delta is None:
+            return least
+        own = own_keys(contribution, facts.groups)
+        return max(noise.lattice * least, threshold(noise, delta, self.epsilon, own, facts.unit))
 
     def measurements(self, draft: _Draft) -> tuple[Measurement, ...]:
         """Return one measurement a part."""
@@ -366,22 +405,32 @@ class _Task:
         result = []
         for part, (plan, _) in enumerate(self.parts):
             own = {i: draft.noises.get((part, i), EXACT) for i in range(len(plan.vectors))}
-            chosen = None
-            if plan.selection is not None:
-                threshold = draft.thresholds.get(part, self.min_units)
-                chosen = Selection(plan.selection, threshold)
+            chosen, *more = [*(self._selection(draft, (part, i)) for i in plan.selections), None]
+            second = more[0] if more else None
+            if isinstance(second, Coins):
+                raise InternalError("a second round selects by a threshold")
             epsilon = sum((e for p, e in draft.epsilons.items() if p[0] == part), Fraction(0))
-            delta = draft.selection_deltas.get(part, Fraction(0))
+            delta = sum((d for p, d in draft.selection_deltas.items() if p[0] == part), Fraction(0))
             if joint:
                 mine = sum((e for p, e in gaussian.items() if p[0] == part), Fraction(0))
                 delta += draft.noise_delta * mine / joint
             cost = Cost(epsilon, delta, self._events(draft, part)) if epsilon else FREE
-            result.append(Measurement(tuple(own.values()), chosen, cost))
+            result.append(Measurement(tuple(own.values()), chosen, cost, second=second))
         return tuple(result)
 
+    def _selection(self, draft: _Draft, place: Place) -> Selection | Coins:
+        """Return how a vector selects keys."""
+        rule = draft.rules.get(place)
+        if rule is not None:
+            return Coins(place[1], rule)
+        least = self.min_units * weight_of(self._contribution(place))
+        return Selection(place[1], draft.thresholds.get(place, least))
+
     def _events(self, draft: _Draft, part: int) -> tuple[Event, ...]:
-        """Return what the ledger stores: one event a noisy vector, in its lattice units."""
+        """Return what the ledger stores: one event a noisy vector, in its lattice units, and coins."""
         events: list[Event] = []
+        for place, rule in draft.rules.items():
+            events += rule.events if place[0] == part else ()
         for place, noise in sorted(draft.noises.items()):
             if place[0] != part:
                 continue
@@ -391,19 +440,9 @@ class _Task:
                 if noise.kind is NoiseKind.LAPLACE
                 else GaussianEvent(noise.scale, change.l2_squared)
             )
-            chosen = draft.selection_deltas[part] if self.selects(place) else None
+            chosen = draft.selection_deltas.get(place)
             events.append(event if chosen is None else KeySelectionEvent(event, chosen))
         return tuple(events)
-
-
-def _own_keys(contribution: ContributionSet, groups: int) -> list[tuple[int, int]]:
-    """Return how many keys of its own a unit may have, with what it adds to each: all that matter.
-
-    A unit that spreads its weight has more keys of less weight, or fewer of more.
-    """
-    if isinstance(contribution, Divided):
-        return [(m, contribution.part(m)) for m in range(1, groups + 1)]
-    return [(groups, _size(contribution))]
 
 
 def _best(task: _Task, drafts: Mapping[tuple[NoiseKind, NoiseKind], _Draft]) -> _Draft:
@@ -424,17 +463,6 @@ def _best(task: _Task, drafts: Mapping[tuple[NoiseKind, NoiseKind], _Draft]) -> 
         return task.relative_variance(uniform), task.units_needed(drafts[pair])
 
     return drafts[min(drafts, key=error)]
-
-
-def _size(contribution: ContributionSet) -> int:
-    """Return the largest entry that one unit can add to one group."""
-    match contribution:
-        case Box(low=low, high=high):
-            return max(1, *(-end for end in low), *high)
-        case Simplex(total=total) | Divided(weight=total) | Ball(radius=total):
-            return total
-        case _:
-            assert_never(contribution)
 
 
 def _coordinates(change: Change) -> int:

@@ -20,6 +20,7 @@ from dp_sql.mechanisms.distinct import Counter, DistinctValues, count, with_nois
 from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.sampler import Integers, Sampler
+from dp_sql.mechanisms.selection import Coins, Selection
 from dp_sql.plan.expression import IntervalValue
 from dp_sql.plan.facts import ExactTable, PairTable
 from dp_sql.plan.release import PlannedRelease
@@ -39,9 +40,9 @@ class Released:
     """Noisy values of the groups that may be seen, in lattice units, sorted by key.
 
     keys: one tuple a group, Python values, None for NULL. vectors: for each vector of the plan one
-    array a component, one entry a group; empty for a vector that only selects keys beside public
-    ones. measurement: the noise in them. chosen: for each histogram of the plan one array a rank,
-    the candidate of each group. distinct: the noisy numbers of distinct values.
+    array a component, one entry a group; empty for a vector that only selects keys, from a table of its
+    own or by coins. measurement: the noise in them. chosen: for each histogram of the plan one array a
+    rank, the candidate of each group. distinct: the noisy numbers of distinct values.
     """
 
     keys: list[Key]
@@ -68,6 +69,7 @@ def release(
     sampler: Sampler,
     *,
     selection_table: Sealed[ExactTable] | None = None,
+    before: Sequence[Key] | None = None,
     histograms: Sequence[Sealed[ExactTable]] = (),
     distincts: Sequence[Sealed[PairTable | ExactTable]] = (),
     sampled: Sequence[Sealed[ExactTable]] = (),
@@ -75,36 +77,51 @@ def release(
     """Open the seal, add noise to every group, keep the groups whose keys may show.
 
     sealed: one row a group, the columns of the vectors in the plan's order. selection_table: where
-    there are public keys beside private ones, one row a combination of private keys, and one column
-    with its number of units, which `sealed` then doesn't hold; else None. histograms: one row a cell
+    the plan has a relation for it, one row a combination of private keys, and one column with its number
+    of units, which `sealed` then doesn't hold; else None. Of two rounds it is the second one's, and
+    `before` are the keys that the first one showed. histograms: one row a cell
     that is held: its place and its weight. distincts: pairs of unit and value, or numbers of values.
     sampled: one row a group, the sum of its blocks.
 
     Claim:   the result is what `measurement` says that it is.
     Why:     a group gets noise whether it has rows or not and whether it will be shown or not: the
-             rows are every combination of public values, times the private combinations. Noise is
+             rows are every combination of public values, times the private combinations, or, where
+             these are selected apart, those that show. Noise is
              drawn for all of them after aggregation, one draw a vector, and added on the integer
-             lattice. Private combinations show by their noisy number of units alone. Order and
+             lattice. Private combinations show by their number of units alone, through noise and a
+             threshold or through a coin; what a coin reads is not in the result. Order and
              number types come from what is shown. Of a histogram one candidate a rank is chosen in
              every group that is shown, whether it has rows or not.
     Assumes: the lowered SQL leaves out rows whose keys aren't public. A group with such a key is
              left out here too, without an error, because an error would tell that it exists.
     Source:  [Dwork2006]
     """
-    if (selection_table is not None) != bool(plan.private and plan.public):
-        raise InternalError("keys beside public ones, and only they, have a selection table")
+    if (selection_table is not None) != (plan.selection_relation is not None):
+        raise InternalError("keys that are selected apart, and only they, have a selection table")
+    if (before is not None) != (plan.second_relation is not None):
+        raise InternalError("two rounds, and only they, have keys of a first one")
     table = open_sealed(sealed)
-    units = None if selection_table is None else open_sealed(selection_table)
-    groups, cells = _groups(plan, table, units)
+    private = table.keys
+    if selection_table is not None:
+        last = measurement.second if before is not None else measurement.selection
+        private = selected(last, measurement, selection_table, sampler)
+        private = list(dict.fromkeys([*(before or ()), *private]))
+    groups = _groups(plan, private)
     rows = _rows(table, groups)
     vectors: list[list[AnyIntegers]] = []
-    first = 0
+    shown = None
+    position = 0
     for i, vector in enumerate(plan.summed):
-        count = 0 if units is not None and i == plan.selection else len(vector.columns)
-        exact = [_aligned(column, rows) for column in table.columns[first : first + count]]
-        first += count
-        vectors.append(_noisy(exact, measurement.noises[i], sampler))
-    if first != len(table.columns):
+        selects = i in plan.selections
+        count = 0 if selects and selection_table is not None else len(vector.columns)
+        exact = [_aligned(c, rows) for c in table.columns[position : position + count]]
+        position += count
+        tossed = selects and isinstance(measurement.selection, Coins)
+        vectors.append([] if tossed else _noisy(exact, measurement.noises[i], sampler))
+        if selects and selection_table is None:
+            (units,) = exact if tossed else vectors[i]
+            shown = _shown(measurement.selection, units)
+    if position != len(table.columns):
         raise InternalError("the exact table has other columns than the plan")
     for i, blocks in enumerate(map(open_sealed, sampled), start=len(vectors)):
         where, nothing = _rows(blocks, groups), plan.vectors[i].nothing
@@ -112,8 +129,7 @@ def release(
         vectors.append(_noisy(exact, measurement.noises[i], sampler))
     if len(vectors) != len(plan.vectors):
         raise InternalError("the exact tables are of other vectors than the plan's")
-    shown = _shown(measurement, vectors, units, sampler)
-    kept = range(len(groups)) if shown is None else np.flatnonzero(np.repeat(shown, cells))
+    kept = range(len(groups)) if shown is None else np.flatnonzero(shown)
     order = np.array(sorted(kept, key=lambda row: _sort_key(groups[row])), dtype=np.intp)
     keys = [groups[row] for row in order]
     return Released(
@@ -156,20 +172,38 @@ def _counted(table: ExactTable, keys: list[Key]) -> Counted:
     return Counted(groups[order], places.astype(np.intp), weights)
 
 
-def _groups(
-    plan: PlannedRelease, table: ExactTable, units: ExactTable | None
-) -> tuple[list[Key], int]:
-    """Return the keys of all groups, and how many in a row share their private part."""
+def selected(
+    selection: Selection | Coins | None,
+    measurement: Measurement,
+    sealed: Sealed[ExactTable],
+    sampler: Sampler,
+) -> list[Key]:
+    """Return the private keys that one round shows, sorted.
+
+    sealed: one row a combination of private keys, one column with its number of units or their weight.
+    """
+    if selection is None:
+        raise InternalError("private keys that nothing selects")
+    table = open_sealed(sealed)
+    exact = [_integers(column) for column in table.columns]
+    noise = measurement.noises[selection.vector]
+    (units,) = exact if isinstance(selection, Coins) else _noisy(exact, noise, sampler)
+    kept = np.flatnonzero(_shown(selection, units))
+    return sorted((table.keys[row] for row in kept), key=_sort_key)
+
+
+def _groups(plan: PlannedRelease, private: list[Key]) -> list[Key]:
+    """Return the keys of all groups, of these private parts where there are any."""
     if plan.private and not plan.public:
-        return table.keys, 1
-    private = [()] if units is None else units.keys
+        return private
+    private = private if plan.private else [()]
     combinations = product(*(space.values for space in plan.public))
     cells = [tuple(chain.from_iterable(combination)) for combination in combinations]
     # where the value of each key position stands in a private part followed by a cell
     order = [*plan.private, *(p for space in plan.public for p in space.positions)]
     places = [order.index(position) for position in range(len(plan.keys))]
     merged = (some + cell for some in private for cell in cells)
-    return [tuple([values[place] for place in places]) for values in merged], len(cells)
+    return [tuple([values[place] for place in places]) for values in merged]
 
 
 def _rows(table: ExactTable, groups: list[Key]) -> NDArray[np.intp]:
@@ -223,22 +257,17 @@ def plus(exact: AnyIntegers, lattice: int, noise: Integers) -> AnyIntegers:
     return big
 
 
-def _shown(
-    measurement: Measurement,
-    vectors: list[list[AnyIntegers]],
-    units: ExactTable | None,
-    sampler: Sampler,
-) -> NDArray[np.bool_] | None:
-    """Return which private combinations show; None where all keys are public."""
-    selection = measurement.selection
-    if selection is None:
-        return None
-    if units is not None:
-        noise = measurement.noises[selection.vector]
-        (counts,) = _noisy([_integers(column) for column in units.columns], noise, sampler)
-    else:
-        (counts,) = vectors[selection.vector]
-    return np.asarray(counts >= selection.threshold, dtype=np.bool_)
+def _shown(selection: Selection | Coins | None, units: AnyIntegers) -> NDArray[np.bool_]:
+    """Return which private keys show, by their noisy number of units or for coins the exact one."""
+    match selection:
+        case Selection(threshold=threshold):
+            return np.asarray(units >= threshold, dtype=np.bool_)
+        case Coins(rule=rule):
+            return rule.shown(units)
+        case None:
+            raise InternalError("private keys that nothing selects")
+        case _:
+            assert_never(selection)
 
 
 def _canonical(values: AnyIntegers) -> AnyIntegers:

@@ -18,7 +18,7 @@ aggregation for all groups at once, so time says little about one draw. [Jin2022
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Protocol, TypeAlias
 
@@ -209,6 +209,21 @@ def exp_minus_ratio(numerators: Integers, denominator: int) -> Coins:
         lambda some: uniform_below(denominator, some.size) < rest[some], alive.size
     )
     return coins
+
+
+def coins(numerators: Sequence[int], bits: int) -> Coins:
+    """Return coins that come up True with probability numerators[i] / 2^bits, exactly; bits above 0."""
+    size = -(-bits // 8)
+    spare = 8 * size - bits
+    drawn = os.urandom(size * len(numerators))
+    words = (drawn[start : start + size] for start in range(0, len(drawn), size))
+    return np.array(
+        [
+            int.from_bytes(word, "little") >> spare < numerator
+            for word, numerator in zip(words, numerators, strict=True)
+        ],
+        dtype=np.bool_,
+    )
 
 
 def _proportional(numerators: Integers, denominator: int) -> int:

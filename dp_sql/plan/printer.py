@@ -11,6 +11,7 @@ from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
     CountMeasure,
+    DropKeys,
     KeepKeys,
     Measure,
     MeasureRows,
@@ -148,6 +149,8 @@ def _node_text(node: Relation) -> str:
         case SumPerUnit(partners=partners):
             early = "" if partners is None else ", each side before the join"
             return f"Sum per unit and group{early}"
+        case DropKeys():
+            return "Drop the groups that the first round showed"
         case BoundRows(max_rows=max_rows):
             return f"Bound rows: a unit weighs at most {max_rows} rows in a group"
         case SpreadRows(max_rows=max_rows):
@@ -197,8 +200,9 @@ def measure_text(measure: Measure | BlockMeasure) -> str:
     match measure:
         case CountMeasure(per_unit=ends):
             return f"count of {argument}" + _per_unit(ends, 1)
-        case PresenceMeasure(weight=weight) if weight:
-            return "units, each weighing 1 over the root of the number of its groups"
+        case PresenceMeasure(weight=weight, evenly=evenly) if weight:
+            root = "" if evenly else "the root of "
+            return f"units, each weighing 1 over {root}the number of its groups"
         case PresenceMeasure():
             return f"units with {argument}"
         case SumMeasure(low=low, high=high, step=step, per_unit=ends):

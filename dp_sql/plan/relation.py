@@ -1,7 +1,7 @@
 """What the planner puts between private rows and a release.
 
-`MeasureRows` turns a row into small integers on a grid; `KeepKeys`, `SumPerUnit`, `BoundRows`,
-`SpreadRows` and `BoundGroups` enforce the contribution set.
+`MeasureRows` turns a row into small integers on a grid; `KeepKeys`, `SumPerUnit`, `DropKeys`,
+`BoundRows`, `SpreadRows` and `BoundGroups` enforce the contribution set.
 """
 
 from __future__ import annotations
@@ -102,13 +102,15 @@ class MomentMeasure:
 class PresenceMeasure:
     """1 for a unit that has a row (whose argument, if there is one, is not NULL), else 0.
 
-    weight: where it isn't 0, floor(weight / sqrt(m)) for a unit of m groups, in place of 1; then
-    there is no argument, and `most` is the number of groups that a unit may have.
+    weight: where it isn't 0, floor(weight / sqrt(m)) for a unit of m groups, in place of 1, or
+    floor(weight / m) where it is divided `evenly`; then there is no argument, and `most` is the number
+    of groups that a unit may have.
     """
 
     argument: Expression | None
     weight: int = 0
     most: int = 0
+    evenly: bool = False
 
 
 Measure = CountMeasure | SumMeasure | MomentMeasure | PairMeasure | PresenceMeasure | NormMeasure
@@ -191,6 +193,18 @@ class SumPerUnit:
 
 
 @dataclass(frozen=True, slots=True)
+class DropKeys:
+    """The (unit, group) pairs whose group isn't one that the first round of a selection showed.
+
+    stage: the table of these groups, its columns aligned with the keys below; it holds released keys
+    alone, so what a unit has here depends on its own rows and on what is known.
+    """
+
+    source: Relation
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
 class BoundRows:
     """What one unit adds to one group, bounded: at most as if it had `max_rows` rows there.
 
@@ -232,7 +246,7 @@ class SpreadRows:
     low_bits: int
 
 
-Bounded = MeasureRows | KeepKeys | SumPerUnit | BoundRows | BoundGroups | SpreadRows
+Bounded = MeasureRows | KeepKeys | SumPerUnit | DropKeys | BoundRows | BoundGroups | SpreadRows
 Relation = Rows | Bounded
 
 
@@ -260,6 +274,7 @@ def output(relation: Relation) -> tuple[Column, ...]:
             return (*keys, *(column for vector in vectors for column in vector))
         case (
             KeepKeys(source=source)
+            | DropKeys(source=source)
             | BoundRows(source=source)
             | BoundGroups(source=source)
             | SpreadRows(source=source)
@@ -286,6 +301,7 @@ def inputs(relation: Relation) -> tuple[Relation, ...]:
             | MeasureRows()
             | KeepKeys()
             | SumPerUnit()
+            | DropKeys()
             | BoundRows()
             | BoundGroups()
             | SpreadRows()

@@ -17,6 +17,7 @@ from dp_sql.plan.relation import Measure, Relation
 from dp_sql.plan.rows import Rows
 from dp_sql.plan.sampled import Sampled
 from dp_sql.plan.vector import Entry
+from dp_sql.schema.catalog import KeyRule
 from dp_sql.schema.sqltype import SqlType
 
 GROUP_NUMBER = "group_number"
@@ -373,10 +374,14 @@ class PlannedRelease:
     relation: one row per (unit, group), or per row at event level; summing `vectors` by `keys` over
         it gives the exact table. public, private: every key is in exactly one of them.
     selection: which vector counts the units of a private key, or None where all keys are public.
-    selection_relation: where there are public keys beside the private ones, the relation over the
-        private keys alone that the selection's vector is summed over; else None.
+    selection_relation: where there are public keys beside the private ones, or two rounds, the relation
+        over the private keys alone that the selection's vector is summed over; else None.
+    second_relation: where keys are selected in two rounds, the relation without the keys of the first
+        that the last vector, which is the second round's, is summed over; else None.
     readouts: aligned with the release's aggregates.
     sampled: the last of the vectors, each over rows of its own.
+    key_rules: of which one selects the private keys. More than one: which noise is better is decided
+        with the noise of all.
     shares: of the release's epsilon, one a vector; with those of histograms and distincts they
         add up to 1.
     """
@@ -394,11 +399,30 @@ class PlannedRelease:
     histograms: tuple[Histogram, ...] = ()
     distincts: tuple[Distinct, ...] = ()
     sampled: tuple[Sampled, ...] = ()
+    key_rules: tuple[KeyRule, ...] = (KeyRule.LAPLACE, KeyRule.GAUSSIAN)
+    second_relation: Relation | None = None
 
     @property
     def summed(self) -> tuple[Vector, ...]:
-        """The vectors that are summed over `relation` and `selection_relation`: all but the sampled."""
+        """The vectors that are summed over this plan's relations: all but the sampled, which come last."""
         return self.vectors[: len(self.vectors) - len(self.sampled)]
+
+    @property
+    def selections(self) -> tuple[int, ...]:
+        """The vectors that select private keys, one for each round; they are among the summed."""
+        if self.selection is None:
+            return ()
+        return (
+            (self.selection,)
+            if self.second_relation is None
+            else (self.selection, self.selection + 1)
+        )
+
+    @property
+    def in_table(self) -> tuple[Vector, ...]:
+        """The vectors of the exact table: the summed but those that select from a table of their own."""
+        apart = () if self.selection_relation is None else self.selections
+        return tuple(vector for i, vector in enumerate(self.summed) if i not in apart)
 
     @property
     def share_apart(self) -> Fraction:

@@ -2,7 +2,31 @@
 
 from __future__ import annotations
 
+import secrets
+from fractions import Fraction
+
+from dp_sql.plan.distinct import Distinct
+from dp_sql.plan.expression import Column
+from dp_sql.plan.relation import CountMeasure, MeasureRows
 from dp_sql.plan.release import Aggregate, AggregateKind
+from dp_sql.planner.bounded import Frame, kept
+
+
+def plan_distincts(frame: Frame) -> dict[str, Distinct]:
+    """Return the plans of the aggregates that count distinct values, by their names, without shares."""
+    return {a.name: _distinct(frame, a) for a in frame.release.aggregates if counts_values(a)}
+
+
+def _distinct(frame: Frame, aggregate: Aggregate) -> Distinct:
+    release = frame.release
+    values = tuple(frame.column(f"d{i}", v.type) for i, v in enumerate(aggregate.values))
+    counted: tuple[tuple[Column, ...], ...] = ((frame.column("v"),),)
+    expressions = (*(k.expression for k in release.keys), *aggregate.values)
+    relation = MeasureRows(
+        release.source, (*frame.columns, *values), expressions, (CountMeasure(None),), counted
+    )
+    caps = caps_of(aggregate, frame.limits.max_rows_per_group) if frame.user else ()
+    return Distinct(kept(relation, frame), values, caps, secrets.randbits(63), Fraction(0))
 
 
 def caps_of(aggregate: Aggregate, max_rows: int) -> tuple[int, ...]:

@@ -78,8 +78,24 @@ def plan_keys(release: Release, catalog: Catalog, public: PublicFacts, limit: in
         )
     if wanted is KeyChoice.PRIVATE or release.options.min_units is not None:
         return KeyPlan((), tuple(range(len(release.keys))))
-    domains = column_domains(release.source, catalog, limit)
     expanded = [expand(release.source, key.expression) for key in release.keys]
+    spaces, private = _spaces(release, expanded, catalog, public, limit)
+    if wanted is not KeyChoice.PUBLIC and _cells(spaces) > MOST_CELLS:
+        private += [p for s in spaces for p in s.positions if _is_rounded(s, expanded)]
+        spaces = [s for s in spaces if not _is_rounded(s, expanded)]
+    _require_answerable(release, expanded, spaces, private)
+    return KeyPlan(tuple(sorted(spaces, key=lambda s: s.positions)), tuple(sorted(private)))
+
+
+def _spaces(
+    release: Release,
+    expanded: Sequence[Expression],
+    catalog: Catalog,
+    public: PublicFacts,
+    limit: int,
+) -> tuple[list[KeySpace], list[int]]:
+    """Return the spaces of the keys that have public values, and the positions of the others."""
+    domains = column_domains(release.source, catalog, limit)
     ranged = list(expanded)  # each over columns that have an end
     parts: dict[int, list[int]] = {}  # component -> positions
     spaces: list[KeySpace] = []
@@ -114,9 +130,16 @@ def plan_keys(release: Release, catalog: Catalog, public: PublicFacts, limit: in
             private += positions
         else:
             spaces.append(KeySpace(tuple(positions), values))
-    if wanted is not KeyChoice.PUBLIC and _cells(spaces) > MOST_CELLS:
-        private += [p for s in spaces for p in s.positions if _is_rounded(s, expanded)]
-        spaces = [s for s in spaces if not _is_rounded(s, expanded)]
+    return spaces, private
+
+
+def _require_answerable(
+    release: Release,
+    expanded: Sequence[Expression],
+    spaces: Sequence[KeySpace],
+    private: Sequence[int],
+) -> None:
+    """Raise UnsupportedSQLError for more groups than are shown, and for private keys not to be had."""
     cells = _cells(spaces)
     if cells > MOST_CELLS:
         names = ", ".join(_label(expanded[p]) for s in spaces for p in s.positions)
@@ -125,21 +148,21 @@ def plan_keys(release: Release, catalog: Catalog, public: PublicFacts, limit: in
             f"{MOST_CELLS:,} can be.",
             hint="group by fewer keys, or by coarser ones such as year(day)",
         )
-    if release.padded and private:
-        names = ", ".join(_label(expanded[p]) for p in sorted(private))
+    if not private:
+        return
+    names = ", ".join(_label(expanded[p]) for p in sorted(private))
+    if release.padded:
         raise UnsupportedSQLError(
             f"this outer join shows every row of its public side, but the values of {names} aren't "
             "known before the protected rows are read.",
             hint="an inner join, or a public table or values of the statement as the preserved side",
         )
-    if wanted is KeyChoice.PUBLIC and private:
-        names = ", ".join(_label(expanded[p]) for p in sorted(private))
+    if release.options.keys is KeyChoice.PUBLIC:
         raise UnsupportedSQLError(
             f"PUBLIC_GROUPS needs keys whose values are public, and those of {names} aren't.",
             hint="declare its values or bounds in the schema, join a public table and group by its "
             "column, or group_selection_strategy = LAPLACE_THRESHOLD",
         )
-    return KeyPlan(tuple(sorted(spaces, key=lambda s: s.positions)), tuple(sorted(private)))
 
 
 def _cells(spaces: Sequence[KeySpace]) -> int:

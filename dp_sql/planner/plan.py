@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
-from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.domains import domain_of
-from dp_sql.plan.expression import Column, Expression
+from dp_sql.plan.expression import Expression
 from dp_sql.plan.histogram import Histogram
-from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.public import PublicFacts
-from dp_sql.plan.relation import (
-    BoundGroups,
-    BoundRows,
-    CountMeasure,
-    KeepKeys,
-    Measure,
-    MeasureRows,
-    MomentMeasure,
-    PresenceMeasure,
-    Relation,
-    SpreadRows,
-    SumMeasure,
-    SumPerUnit,
-    width,
-)
+from dp_sql.plan.relation import CountMeasure, Measure, PresenceMeasure, Relation
 from dp_sql.plan.release import (
     UNSAID,
     Aggregate,
@@ -43,28 +26,31 @@ from dp_sql.plan.release import (
     Release,
     Vector,
 )
-from dp_sql.plan.sampled import Sampled
-from dp_sql.plan.vector import NormMeasure
-from dp_sql.planner.distincts import caps_of, counts_values
+from dp_sql.planner import histograms
+from dp_sql.planner.bounded import Frame, spread, spread_bits, summed
+from dp_sql.planner.distincts import counts_values, plan_distincts
 from dp_sql.planner.histograms import Known, choice_readouts, plan_histograms
-from dp_sql.planner.keys import KeyPlan, key_column, plan_keys
+from dp_sql.planner.keys import key_column, plan_keys
 from dp_sql.planner.lineage import column_domains, never_null
-from dp_sql.planner.measures import FINEST_CELLS, Noise, plan_measures
+from dp_sql.planner.measures import Noise, Wanted, plan_measures
 from dp_sql.planner.row_grids import with_grids
 from dp_sql.planner.sampled import plan_sampled
 from dp_sql.planner.sampling import over_sample
-from dp_sql.planner.sides import partners_of
+from dp_sql.planner.selection import (
+    FIRST_ROUND,
+    THRESHOLDS,
+    WEIGHED,
+    WEIGHT,
+    Wish,
+    key_rules,
+    shown_keys,
+)
 from dp_sql.privacy.unit import Adjacency, Level
-from dp_sql.schema import sqltype
-from dp_sql.schema.catalog import Catalog, Limits
+from dp_sql.schema.catalog import Catalog, KeyRule, Limits
 from dp_sql.schema.sqltype import Kind
 from dp_sql.sensitivity.motion import drifts_in_place, reach_of
 from dp_sql.sensitivity.multiplicity import rows_per_unit
 
-_WEIGHT_BITS = 12  # that the weight of a value carries through the division by their number
-_MUCH = 4  # an epsilon at which key selection needs no more than a few units
-_SPREAD = 2**16  # the weight of a unit
-_MOST_SPREAD = 1000  # groups: the SQL lists what a unit adds to each
 _FIRST = 1_000_000  # numbers of the planner's own columns; the parser's stay far below
 
 
@@ -134,148 +120,109 @@ def plan_release(
     """
     if release.sets:
         raise InternalError("several sets of keys are several plans")
-    declared = limits_of(release, catalog)
-    most = declared.max_rows_per_group
-    source = with_grids(release.source, catalog, most)
-    release = replace(release, source=source)
-    keys = plan_keys(release, catalog, public, most)
-    domains = column_domains(source, catalog, most)
-    unit_rows = rows_per_unit(source, catalog.unit.level, public)
-    limits = _reached(declared, unit_rows)
-    user = catalog.unit.level is Level.USER
+    frame = _frame(release, catalog, public)
+    release, keys = frame.release, frame.keys
     if beside is None:
         free = counts_are_free(release, catalog)
         beside = Beside(group_limit(release, catalog, public), bool(keys.private), free)
-    rows = limits.max_rows_per_group if user else 1
-    sides = catalog.unit.group_size * (1 if catalog.unit.adjacency is Adjacency.ADD_REMOVE else 2)
-    presence: Measure = PresenceMeasure(None) if user else CountMeasure(None)
-    wanted = plan_measures(
-        tuple(a for a in release.aggregates if a.choice is None and not _has_own_rows(a)),
-        lambda e: domain_of(e, domains),
-        Noise(
-            rows,
-            beside.groups,
-            epsilon,
-            lambda e: reach_of(e, source, catalog.unit),
-            beside.free_rows,
-            sides,
-        ),
-        never_null=never_null(release.source),
-        more=int(beside.selects),
-    )
-    measures = list(wanted.measures)
-    selection = None
-    apart = bool(keys.private and keys.public)
-    if keys.private:
-        one_row = CountMeasure(None) if rows == 1 else presence
-        double = next((m for m in (presence, one_row) if m in measures), None)
-        if double is not None and not apart:
-            selection = measures.index(double)
-        else:
-            selection = len(measures)
-            presence = _spread_presence(presence, limits, epsilon)
-            measures.append(presence)
-    main = measures[:-1] if apart else measures
-    numbers = iter(range(_FIRST, 2 * _FIRST))
-    columns = tuple(key_column(release, i, next(numbers)) for i in range(len(release.keys)))
-    relation, vectors = _bounded(
-        release,
-        keys,
-        columns,
-        tuple(main),
-        catalog,
-        limits,
-        unit_rows,
-        numbers=numbers,
-        room=wanted.room,
-    )
-    chosen = None
-    if apart:
-        some = KeyPlan((), tuple(range(len(keys.private))))
-        picked = tuple(columns[i] for i in keys.private)
-        chosen, more = _bounded(
-            release,
-            some,
-            picked,
-            (presence,),
-            catalog,
-            limits,
-            unit_rows,
-            numbers=numbers,
-            room=wanted.room,
-            positions=keys.private,
-        )
-        vectors += more
-    histograms = plan_histograms(
+    most = limits_of(release, catalog).max_rows_per_group
+    domains = column_domains(release.source, catalog, most)
+    wanted = _measures(frame, catalog, domains, epsilon, beside)
+    parts = len(release.aggregates) + 1
+    wish = Wish(frame.limits, beside.groups, epsilon, parts, counted=False, free=False)
+    picked = _picked(frame, catalog, wish, wanted.measures)
+    relation, rounds, vectors = _relations(frame, wanted, picked)
+    wishes = plan_histograms(
         release.aggregates,
         Known(
             lambda e: domain_of(e, domains),
             lambda e: _public_values(release, catalog, public, e),
             None if keys.private else prod(len(space.values) for space in keys.public),
-            epsilon / (beside.groups * rows),
+            epsilon / (beside.groups * frame.rows),
             catalog.mechanisms,
         ),
     )
-    planned = tuple(
-        Histogram(
-            _spread(release, keys, columns, wish.measure, catalog, limits, unit_rows, numbers),
-            wish.measure,
-            1 << _spread_bits(catalog, limits, unit_rows),
-            wish.fine,
-            wish.choices,
-            wish.kind,
-            wish.together,
-            Fraction(wish.runs),
-            wish.argument.type.kind is Kind.DATE,
-            wish.values,
-        )
-        for wish in histograms
-    )
-    counted = {
-        a.name: _distinct(release, a, keys, columns, catalog, limits, unit_rows, numbers)
-        for a in release.aggregates
-        if counts_values(a)
-    }
-    sampled = _sampled(
-        release,
-        keys,
-        columns,
-        catalog,
-        limits,
-        unit_rows,
-        domains,
-        numbers,
-        noise=Fraction(sides * beside.groups * (len(release.aggregates) + 1)) / epsilon,
-    )
+    planned = tuple(_histogram(frame, wish) for wish in wishes)
+    counts = plan_distincts(frame)
+    noise = Fraction(_sides(catalog) * beside.groups * parts) / epsilon
+    sampled = plan_sampled(frame, domains, noise)
     places: dict[str, Readout] = {
-        **{name: DistinctReadout(place) for place, name in enumerate(counted)},
+        **{name: DistinctReadout(place) for place, name in enumerate(counts)},
         **{name: BlockReadout(place) for place, name in enumerate(sampled, start=len(vectors))},
     }
-    vectors += tuple(
-        Vector(s.measure, (Column(next(numbers), "v", sqltype.BIGINT),), 1)
-        for s in sampled.values()
-    )
+    vectors += tuple(Vector(s.measure, (frame.column("v"),), 1) for s in sampled.values())
     readouts = iter(wanted.readouts)
-    ranked = choice_readouts(release.aggregates, histograms)
-    count = len(vectors) + sum(wish.runs for wish in histograms) + len(counted)
+    ranked = choice_readouts(release.aggregates, wishes)
+    count = len(vectors) - picked.twice + sum(wish.runs for wish in wishes) + len(counts)
+    one = Fraction(1, max(1, count))
+    shares = [one for _ in vectors]
+    if picked.twice and picked.vector is not None:
+        rest = one * (1 - FIRST_ROUND)
+        shares[picked.vector : picked.vector + 2] = [one * FIRST_ROUND, rest]
     planned_release = PlannedRelease(
         release,
         relation,
-        columns,
+        frame.columns,
         keys.public,
         keys.private,
         vectors,
         tuple(
             ranked.get(a.name) or places.get(a.name) or next(readouts) for a in release.aggregates
         ),
-        selection,
-        chosen,
-        tuple(Fraction(1, count) for _ in vectors),
-        tuple(replace(histogram, share=histogram.share / count) for histogram in planned),
-        tuple(replace(distinct, share=Fraction(1, count)) for distinct in counted.values()),
+        picked.vector,
+        rounds[0] if rounds else None,
+        tuple(shares),
+        tuple(replace(histogram, share=histogram.share * one) for histogram in planned),
+        tuple(replace(distinct, share=one) for distinct in counts.values()),
         tuple(sampled.values()),
+        picked.rules,
+        rounds[1] if picked.twice else None,
     )
     return over_sample(planned_release, release.options.sample_rate)
+
+
+def _frame(release: Release, catalog: Catalog, public: PublicFacts) -> Frame:
+    """Return what the relations of a release have in common."""
+    declared = limits_of(release, catalog)
+    most, level = declared.max_rows_per_group, catalog.unit.level
+    release = replace(release, source=with_grids(release.source, catalog, most))
+    keys = plan_keys(release, catalog, public, most)
+    unit_rows = rows_per_unit(release.source, level, public)
+    numbers = iter(range(_FIRST, 2 * _FIRST))
+    columns = tuple(key_column(release, i, next(numbers)) for i in range(len(release.keys)))
+    limits = _reached(declared, unit_rows)
+    return Frame(release, keys, columns, level, limits, unit_rows, numbers)
+
+
+def _sides(catalog: Catalog) -> int:
+    """Return how many units' rows two neighbours may differ in."""
+    unit = catalog.unit
+    return unit.group_size * (1 if unit.adjacency is Adjacency.ADD_REMOVE else 2)
+
+
+def _measures(
+    frame: Frame,
+    catalog: Catalog,
+    domains: Mapping[int, Domain],
+    epsilon: Fraction,
+    beside: Beside,
+) -> Wanted:
+    """Return the measures of the aggregates that are read from sums."""
+    release = frame.release
+    return plan_measures(
+        tuple(a for a in release.aggregates if a.choice is None and not _has_own_rows(a)),
+        lambda e: domain_of(e, domains),
+        Noise(
+            frame.rows,
+            beside.groups,
+            epsilon,
+            lambda e: reach_of(e, release.source, catalog.unit),
+            beside.free_rows,
+            _sides(catalog),
+        ),
+        never_null=never_null(release.source),
+        more=int(beside.selects),
+    )
 
 
 def _has_own_rows(aggregate: Aggregate) -> bool:
@@ -283,93 +230,71 @@ def _has_own_rows(aggregate: Aggregate) -> bool:
     return counts_values(aggregate) or aggregate.sample is not None
 
 
-def _distinct(
-    release: Release,
-    aggregate: Aggregate,
-    keys: KeyPlan,
-    columns: tuple[Column, ...],
-    catalog: Catalog,
-    limits: Limits,
-    unit_rows: int | None,
-    numbers: Iterator[int],
-) -> Distinct:
-    """Return the count of an aggregate's distinct values."""
-    values = tuple(
-        Column(next(numbers), f"d{i}", value.type) for i, value in enumerate(aggregate.values)
-    )
-    named = (Column(next(numbers), "v", sqltype.BIGINT),)
-    expressions = (*(k.expression for k in release.keys), *aggregate.values)
-    relation: Relation = MeasureRows(
-        release.source, (*columns, *values), expressions, (CountMeasure(None),), (named,)
-    )
-    relation = _kept(relation, keys, columns, catalog, limits, unit_rows)
-    user = catalog.unit.level is Level.USER
-    caps = caps_of(aggregate, limits.max_rows_per_group) if user else ()
-    return Distinct(relation, values, caps, secrets.randbits(63), Fraction(0))
+@dataclass(frozen=True, slots=True)
+class _Picked:
+    """By which vector private keys are selected, None without any, and the measure that it adds."""
+
+    vector: int | None
+    rules: tuple[KeyRule, ...] = THRESHOLDS
+    more: tuple[Measure, ...] = ()
+
+    @property
+    def twice(self) -> bool:
+        """Whether there are two rounds: two vectors of that measure, one after the other."""
+        return self.rules == (KeyRule.TWO_ROUNDS,)
 
 
-def _sampled(
-    release: Release,
-    keys: KeyPlan,
-    columns: tuple[Column, ...],
-    catalog: Catalog,
-    limits: Limits,
-    unit_rows: int | None,
-    domains: Mapping[int, Domain],
-    numbers: Iterator[int],
-    *,
-    noise: Fraction,
-) -> dict[str, Sampled]:
-    """Return the plans of the aggregates over random blocks, by their names.
+def _picked(frame: Frame, catalog: Catalog, wish: Wish, measures: tuple[Measure, ...]) -> _Picked:
+    """Return how private keys are selected beside these measures."""
+    if not frame.keys.private:
+        return _Picked(None)
+    presence: Measure = PresenceMeasure(None) if frame.user else CountMeasure(None)
+    one_row = CountMeasure(None) if frame.rows == 1 else presence
+    shown = measures if not frame.keys.public else ()
+    double = next((m for m in (presence, one_row) if m in shown), None)
+    free = counts_are_free(frame.release, catalog)
+    wish = replace(wish, counted=double is not None, free=free)
+    rules = key_rules(frame.release, catalog, wish)
+    if double is not None and {*rules} <= {*THRESHOLDS}:
+        return _Picked(measures.index(double), rules)
+    if {*rules} & {*WEIGHED}:
+        evenly = KeyRule.WEIGHTED_LAPLACE in rules
+        presence = PresenceMeasure(None, WEIGHT, wish.limits.max_groups, evenly)
+    return _Picked(len(measures), rules, (presence,))
 
-    noise: the Laplace scale of a number that moves by 1 in each group of a unit.
+
+def _relations(
+    frame: Frame, wanted: Wanted, picked: _Picked
+) -> tuple[Relation, tuple[Relation, ...], tuple[Vector, ...]]:
+    """Return the relation of the exact table, those that keys are selected from apart, and all vectors.
+
+    The measures come first, in their order, then what selects keys, one vector a round.
     """
-    user = catalog.unit.level is Level.USER
-    return {
-        a.name: plan_sampled(
-            release,
-            a,
-            a.sample,
-            columns,
-            domains,
-            catalog.unit.level,
-            noise=noise if user else noise * max(1, unit_rows or 1),
-            numbers=numbers,
-            bounded=lambda measured: _kept(measured, keys, columns, catalog, limits, unit_rows),
-        )
-        for a in release.aggregates
-        if a.sample is not None
-    }
+    apart = bool(frame.keys.private and frame.keys.public) or picked.twice
+    main = wanted.measures if apart else (*wanted.measures, *picked.more)
+    relation, vectors = summed(frame, main, wanted.room)
+    rounds: list[Relation] = []
+    for without in (None, shown_keys(frame.release))[: 1 + picked.twice] if apart else ():
+        chosen, more = summed(frame.by_private, picked.more, wanted.room, without)
+        rounds.append(chosen)
+        vectors += more
+    return relation, tuple(rounds), vectors
 
 
-def _kept(
-    relation: Relation,
-    keys: KeyPlan,
-    columns: tuple[Column, ...],
-    catalog: Catalog,
-    limits: Limits,
-    unit_rows: int | None,
-) -> Relation:
-    """Return the relation with public keys alone and, where there are units, few groups of each."""
-    for space in keys.public:
-        relation = KeepKeys(relation, tuple(columns[i] for i in space.positions), space.values)
-    if catalog.unit.level is not Level.USER:
-        return relation
-    return _few_groups(relation, keys, columns, limits, unit_rows)
-
-
-def _spread_presence(presence: Measure, limits: Limits, epsilon: Fraction) -> Measure:
-    """Return the measure that selects keys and is not shown: it may spread a unit's weight.
-
-    A unit of few groups then counts for more in each, which shows more keys at the same noise, where
-    there is noise to speak of: at a large epsilon a key of few units with many groups would be lost.
-    It is no number of units any more, so it can't keep a least number of them.
-    """
-    most = limits.max_groups
-    plain = not isinstance(presence, PresenceMeasure) or limits.min_units_per_group > 1
-    if plain or epsilon > _MUCH or not 2 <= most <= _MOST_SPREAD:
-        return presence
-    return PresenceMeasure(None, _SPREAD, most)
+def _histogram(frame: Frame, wish: histograms.Wish) -> Histogram:
+    """Return a wished histogram over the rows that it counts; its share is its number of choices."""
+    return Histogram(
+        spread(frame, wish.measure),
+        wish.measure,
+        1 << spread_bits(frame),
+        wish.fine,
+        wish.choices,
+        wish.kind,
+        wish.together,
+        Fraction(wish.runs),
+        wish.argument.type.kind is Kind.DATE,
+        wish.values,
+    )
 
 
 def _public_values(
@@ -379,110 +304,3 @@ def _public_values(
     asked = replace(release, keys=(Key("value", expression),), options=UNSAID)
     found = plan_keys(asked, catalog, public, limits_of(release, catalog).max_rows_per_group)
     return tuple(value for (value,) in found.public[0].values) if found.public else None
-
-
-def _spread_bits(catalog: Catalog, limits: Limits, unit_rows: int | None) -> int:
-    """Return how many low bits the weight of a value carries; none where no unit has too many rows."""
-    few = unit_rows is not None and unit_rows <= limits.max_rows_per_group
-    return 0 if catalog.unit.level is Level.EVENT or few else _WEIGHT_BITS
-
-
-def _spread(
-    release: Release,
-    keys: KeyPlan,
-    columns: tuple[Column, ...],
-    measure: MomentMeasure,
-    catalog: Catalog,
-    limits: Limits,
-    unit_rows: int | None,
-    numbers: Iterator[int],
-) -> Relation:
-    """Return the relation that enforces what a unit adds to a histogram."""
-    named = tuple(Column(next(numbers), f"h{j}", sqltype.BIGINT) for j in range(width(measure)))
-    relation: Relation = MeasureRows(
-        release.source, columns, tuple(k.expression for k in release.keys), (measure,), (named,)
-    )
-    for space in keys.public:
-        relation = KeepKeys(relation, tuple(columns[i] for i in space.positions), space.values)
-    if catalog.unit.level is not Level.USER:
-        return relation
-    relation = SpreadRows(
-        relation, limits.max_rows_per_group, _spread_bits(catalog, limits, unit_rows)
-    )
-    return _few_groups(relation, keys, columns, limits, unit_rows)
-
-
-def _few_groups(
-    relation: Relation,
-    keys: KeyPlan,
-    columns: tuple[Column, ...],
-    limits: Limits,
-    unit_rows: int | None,
-) -> Relation:
-    """Return the relation with a unit's groups bounded, unless nothing can pass the limit."""
-    cells = prod(max(1, len(space.values)) for space in keys.public)
-    few = unit_rows is not None and unit_rows <= limits.max_groups
-    if columns and not few and (keys.private or limits.max_groups < cells):
-        return BoundGroups(relation, limits.max_groups, secrets.randbits(63))
-    return relation
-
-
-def _bounded(
-    release: Release,
-    keys: KeyPlan,
-    columns: tuple[Column, ...],
-    measures: tuple[Measure, ...],
-    catalog: Catalog,
-    limits: Limits,
-    unit_rows: int | None,
-    *,
-    numbers: Iterator[int],
-    room: int,
-    positions: tuple[int, ...] | None = None,
-) -> tuple[Relation, tuple[Vector, ...]]:
-    """Return the relation that enforces the contribution set, and its vectors."""
-    where = tuple(range(len(columns))) if positions is None else positions
-    named = tuple(
-        tuple(Column(next(numbers), f"v{i}_{j}", sqltype.BIGINT) for j in range(width(m)))
-        for i, m in enumerate(measures)
-    )
-    measured = MeasureRows(
-        release.source, columns, tuple(release.keys[i].expression for i in where), measures, named
-    )
-    relation: Relation = measured
-    for space in keys.public:
-        relation = KeepKeys(relation, tuple(columns[i] for i in space.positions), space.values)
-    user = catalog.unit.level is Level.USER
-    bits = tuple(_low_bits(m, room) if user else 0 for m in measures)
-    if user:
-        count = Column(next(numbers), "c", sqltype.BIGINT)
-        partners = partners_of(measured, limits.max_rows_per_group, bits)
-        relation = SumPerUnit(relation, count, partners)
-        relation = _few_groups(relation, keys, columns, limits, unit_rows)
-        relation = BoundRows(relation, limits.max_rows_per_group, bits)
-    vectors = tuple(
-        Vector(m, c, _unit(m, b)) for m, c, b in zip(measures, named, bits, strict=True)
-    )
-    return relation, vectors
-
-
-def _low_bits(measure: Measure, room: int) -> int:
-    """Return how many low bits a moment vector carries through the division by the row count."""
-    bits = 0
-    if isinstance(measure, PairMeasure):
-        while measure.total << bits < FINEST_CELLS**2 and measure.total << (bits + 1) <= room:
-            bits += 1
-        return bits
-    if not isinstance(measure, MomentMeasure):
-        return 0
-    while measure.cells << bits < FINEST_CELLS and measure.total << (bits + 1) <= room:
-        bits += 1
-    return bits
-
-
-def _unit(measure: Measure, low_bits: int) -> int:
-    match measure:
-        case MomentMeasure() | PairMeasure():
-            return measure.total << low_bits
-        case CountMeasure() | PresenceMeasure() | SumMeasure() | NormMeasure():
-            return 1

@@ -37,10 +37,12 @@ class Simplex:
 class Divided:
     """One number in each group: floor(weight / sqrt(m)) for a unit that touches m groups.
 
-    So its squares add up to at most weight^2 over all groups, however many there are.
+    So its squares add up to at most weight^2 over all groups, however many there are. evenly:
+    floor(weight / m) instead, so that the numbers themselves add up to at most weight.
     """
 
     weight: int
+    evenly: bool = False
 
     def __post_init__(self) -> None:
         if self.weight < 1:
@@ -48,7 +50,7 @@ class Divided:
 
     def part(self, groups: int) -> int:
         """Return what a unit of so many groups adds to each of them."""
-        return isqrt(self.weight**2 // groups)
+        return self.weight // groups if self.evenly else isqrt(self.weight**2 // groups)
 
 
 @dataclass(frozen=True, slots=True)

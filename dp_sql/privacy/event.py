@@ -46,22 +46,6 @@ class GaussianEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class KeySelectionEvent:
-    """Keys that appear only when their noisy number of units passes a threshold.
-
-    `noise` is what was added to the counts of units; `delta` bounds the probability that a
-    neighbour's own keys appear, for the schema's adjacency and group size.
-    """
-
-    noise: LaplaceEvent | GaussianEvent
-    delta: Fraction
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.delta, Fraction) or not 0 <= self.delta < 1:
-            raise ValueError("the delta of key selection must be a fraction in [0, 1)")
-
-
-@dataclass(frozen=True, slots=True)
 class PureEvent:
     """A mechanism of which no more is said than that it is `epsilon`-DP."""
 
@@ -70,6 +54,34 @@ class PureEvent:
     def __post_init__(self) -> None:
         if not isinstance(self.epsilon, Fraction) or self.epsilon < 0:
             raise ValueError("a pure epsilon must be a fraction of at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class KeySelectionEvent:
+    """Keys that appear only when enough units have them.
+
+    `noise` is what was added to the counts of units before they were held against a threshold, and
+    `delta` bounds the probability that a neighbour's own keys appear, for the schema's adjacency and
+    group size. A `PureEvent` stands for a rule of which no more is said than that it is
+    (epsilon, delta)-DP.
+
+    Claim:   with probability 1 - delta nothing more is told of the neighbours than `noise` tells: an
+             accountant may sum delta apart and price `noise` alone.
+    Why:     thresholds: where no own key appears, all is a function of the noisy counts of common
+             keys. A rule that is (epsilon, delta)-DP is, on each pair of neighbours, a function of a
+             pair of laws that tells the neighbour with probability delta and is randomised response
+             of epsilon elsewhere, which is what a PureEvent is priced as.
+    Assumes: own keys show with a probability of at most delta, all of them together; noise and coins of
+             different keys are independent.
+    Source:  [Wilson2020], [Kairouz2015] theorem 3.4 for the pair of laws
+    """
+
+    noise: LaplaceEvent | GaussianEvent | PureEvent
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.delta, Fraction) or not 0 <= self.delta < 1:
+            raise ValueError("the delta of key selection must be a fraction in [0, 1)")
 
 
 @dataclass(frozen=True, slots=True)

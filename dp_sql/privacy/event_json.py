@@ -2,7 +2,7 @@
 
     {"v": 1, "event": "laplace", "scale": "1600", "profiles": [[["16", "2"]]]}
     {"v": 1, "event": "gaussian", "sigma": "1024", "l2_squared": "512"}
-    {"v": 1, "event": "key_selection", "noise": {…}, "delta": "1/1000000000"}
+    {"v": 1, "event": "key_selection", "noise": {…}, "delta": "1/1000000000"}  (noise: one of the others)
     {"v": 1, "event": "pure", "epsilon": "1/10"}
     {"v": 1, "event": "sampled", "rate": "1/100", "noises": [{…}]}
 
@@ -99,12 +99,12 @@ def _from_words(words: object) -> Event:
     return event
 
 
-def _noise(words: object) -> LaplaceEvent | GaussianEvent:
+def _noise(words: object) -> LaplaceEvent | GaussianEvent | PureEvent:
     match _from_words(words):
-        case LaplaceEvent() | GaussianEvent() as noise:
+        case LaplaceEvent() | GaussianEvent() | PureEvent() as noise:
             return noise
         case _:
-            raise ValueError("the noise of a key selection is Laplace or Gaussian noise")
+            raise ValueError("a key selection isn't made of another one")
 
 
 def _gaussian(words: object) -> GaussianEvent:

@@ -14,6 +14,7 @@ from dp_sql.schema.catalog import (
     Catalog,
     ChoiceKind,
     ColumnSpec,
+    KeyRule,
     Mechanisms,
     TableSpec,
     ascii_lower,
@@ -59,6 +60,7 @@ def build(
             tuple(model.mechanisms.noise),
             tuple(map(ChoiceKind, model.mechanisms.quantiles)),
             tuple(map(ChoiceKind, model.mechanisms.mode)),
+            tuple(map(KeyRule, model.mechanisms.keys)),
         ),
     )
 

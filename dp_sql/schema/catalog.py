@@ -121,16 +121,34 @@ class ChoiceKind(StrEnum):
     NOISY_MAX_LAPLACE = "noisy_max_laplace"
 
 
+class KeyRule(StrEnum):
+    """How private keys are selected: by a threshold on their noisy number of units, or otherwise.
+
+    WEIGHTED_LAPLACE, WEIGHTED_GAUSSIAN: a unit of m groups counts for 1/m or 1/sqrt(m) in each.
+    TWO_ROUNDS: as the latter, twice, the second time without the keys of the first. OPTIMAL: each key
+    by a coin, with the largest chances that epsilon and delta allow.
+    """
+
+    LAPLACE = "laplace"
+    GAUSSIAN = "gaussian"
+    WEIGHTED_LAPLACE = "weighted_laplace"
+    WEIGHTED_GAUSSIAN = "weighted_gaussian"
+    OPTIMAL = "optimal"
+    TWO_ROUNDS = "two_rounds"
+
+
 @dataclass(frozen=True, slots=True)
 class Mechanisms:
     """The mechanisms that the schema allows, for each purpose, the preferred one first.
 
     noise: of vectors, "laplace" and "gaussian". quantiles: also of MIN and MAX. mode: also of TOP_K.
+    keys: of private keys, in no order; what draws noise needs that noise to be allowed too.
     """
 
     noise: tuple[str, ...] = ("laplace", "gaussian")
     quantiles: tuple[ChoiceKind, ...] = (ChoiceKind.PERMUTE_AND_FLIP, ChoiceKind.EXPONENTIAL)
     mode: tuple[ChoiceKind, ...] = tuple(ChoiceKind)
+    keys: tuple[KeyRule, ...] = tuple(KeyRule)
 
 
 @dataclass(frozen=True, slots=True)

@@ -385,6 +385,29 @@ class Mechanisms(_Keys):
         default=["permute_and_flip", "exponential", "noisy_max_gumbel", "noisy_max_laplace"],
         description="How MODE and TOP_K are chosen.",
     )
+    keys: Annotated[
+        list[
+            Literal[
+                "laplace",
+                "gaussian",
+                "weighted_laplace",
+                "weighted_gaussian",
+                "optimal",
+                "two_rounds",
+            ]
+        ],
+        Field(min_length=1),
+    ] = Field(
+        default=[
+            "laplace",
+            "gaussian",
+            "weighted_laplace",
+            "weighted_gaussian",
+            "optimal",
+            "two_rounds",
+        ],
+        description="How private group keys are selected: the best of these for each statement.",
+    )
 
 
 class SchemaFile(_Keys):

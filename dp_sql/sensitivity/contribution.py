@@ -13,6 +13,7 @@ from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
     CountMeasure,
+    DropKeys,
     KeepKeys,
     Measure,
     MeasureRows,
@@ -56,29 +57,27 @@ def derive(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) -> Fact
     that the planner promises.
     """
     main = _bounds(plan.relation, unit, public)
-    chosen = (
-        main if plan.selection_relation is None else _bounds(plan.selection_relation, unit, public)
-    )
+    apart = _apart(plan)
     cells = plan.cells
     groups = _groups(main.groups, cells, keyed=bool(plan.keys))
     motions = motions_of(plan.relation, unit)
-    apart_motions = motions_of(plan.selection_relation or plan.relation, unit)
     facts = []
     position = 0
     for index, vector in enumerate(plan.summed):
-        apart = plan.selection_relation is not None and index == plan.selection
-        bounds, at = (chosen, 0) if apart else (main, position)
-        position += 0 if apart else 1
+        own = apart.get(index)
+        bounds, at = (main, position) if own is None else (_bounds(own, unit, public), 0)
+        position += 1 if own is None else 0
         measure = bounds.measures[at]
         if measure != vector.measure:
             raise InternalError("a vector that the plan doesn't hold")
         contribution = bounds.sets[at]
         if contribution is None:
             raise InternalError("a vector that nothing bounds")
-        reach = _groups(bounds.groups, None if apart else cells, keyed=bool(plan.keys))
-        motion = (apart_motions if apart else motions)[at]
+        reach = _groups(bounds.groups, cells if own is None else None, keyed=bool(plan.keys))
+        motion = (motions if own is None else motions_of(own, unit))[at]
         rows = 1 if bounds.groups is None else bounds.groups
-        facts.append(_vector(plan, measure, contribution, reach, cells, apart, unit, motion, rows))
+        alone = own is not None
+        facts.append(_vector(plan, measure, contribution, reach, cells, alone, unit, motion, rows))
     blocks = plan.vectors[len(plan.summed) :]
     for vector, sampled in zip(blocks, plan.sampled, strict=True):
         if vector.measure != sampled.measure or len(vector.columns) != 1 or vector.unit != 1:
@@ -97,6 +96,13 @@ def derive(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) -> Fact
         tuple(derive_distinct(d, cells, unit, public) for d in plan.distincts),
         sample_rate(plan, unit, public),
     )
+
+
+def _apart(plan: PlannedRelease) -> dict[int, Relation]:
+    """Return the relations of the vectors that select keys from a table of their own."""
+    relations = (plan.selection_relation, plan.second_relation)
+    found = dict(zip(plan.selections, relations, strict=False))
+    return {index: own for index, own in found.items() if own is not None}
 
 
 def _vector(
@@ -136,8 +142,8 @@ def _vector(
 def _require_divided(measure: PresenceMeasure, groups: int) -> None:
     """Raise InternalError unless a unit's weight is divided over as many groups as it may have.
 
-    The lowered SQL gives a unit of more than `most` groups what one of `most` has in each: its squares
-    would then add up to more than `Divided` says.
+    The lowered SQL gives a unit of more than `most` groups what one of `most` has in each: its squares,
+    or its numbers, would then add up to more than `Divided` says.
     """
     if measure.most < groups or measure.argument is not None:
         raise InternalError("a unit may have more groups than its weight is divided over")
@@ -178,6 +184,11 @@ def _bounds(relation: Relation, unit: PrivacyUnit, public: PublicFacts) -> _Boun
             return _Bounds(measures, rows, tuple(None for _ in measures), per_unit=False)
         case KeepKeys(source=source):
             return _bounds(source, unit, public)
+        case DropKeys(source=source):
+            below = _bounds(source, unit, public)
+            if not below.per_unit:
+                raise InternalError("groups are dropped per unit")
+            return below
         case SumPerUnit(source=source):
             below = _bounds(source, unit, public)
             if unit.level is Level.EVENT:
@@ -245,7 +256,7 @@ def _bounded_set(measure: Measure, max_rows: int, low_bits: int) -> Contribution
         case _:
             row = _row_set(measure)
     if isinstance(measure, PresenceMeasure) and measure.weight:
-        return Divided(measure.weight)
+        return Divided(measure.weight, measure.evenly)
     match row:
         case Box(low=low, high=high):
             if isinstance(measure, PresenceMeasure):
@@ -300,8 +311,8 @@ def _set_in_words(contribution: ContributionSet) -> str:
         case Box(low=low, high=high):
             ends = " x ".join(f"[{a}, {b}]" for a, b in zip(low, high, strict=True))
             return f"a number of steps in {ends}"
-        case Divided(weight=weight):
-            return f"{weight} over the root of the number of its groups"
+        case Divided(weight=weight, evenly=evenly):
+            return f"{weight} over {'' if evenly else 'the root of '}the number of its groups"
         case Simplex(size=size, total=total):
             return f"{size} non-negative numbers that add up to at most {total}"
         case Ball(size=size, radius=radius):

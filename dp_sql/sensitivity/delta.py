@@ -69,7 +69,7 @@ def change(
 
 
 def _spread(contribution: Divided, groups: int, unit: PrivacyUnit) -> Change:
-    """Return the change of a vector to which a unit of m groups adds weight / sqrt(m) in each.
+    """Return the change of a vector to which a unit of m groups adds weight / sqrt(m), or / m, in each.
 
     Claim:   as `change`.
     Why:     a unit has m groups, 1 <= m <= L0, with the same number in each: one profile for each m.

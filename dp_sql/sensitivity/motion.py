@@ -14,6 +14,7 @@ from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
     CountMeasure,
+    DropKeys,
     KeepKeys,
     Measure,
     MeasureRows,
@@ -64,7 +65,7 @@ def motions_of(relation: Relation, unit: PrivacyUnit) -> tuple[Motion, ...]:
     Claim:   in place, D and D' give the same rows with the same owners and keys, and only rows of
              changed units add something else: where there are steps, by so many each.
     Why:     `drifts_of` finds the rows and keys unchanged; what bounds them (KeepKeys, SumPerUnit,
-             BoundGroups) reads owners, keys and numbers of rows alone. Two values at a distance of
+             DropKeys, BoundGroups) reads owners, keys and numbers of rows alone. Two values at a distance of
              d are rounded to steps of g at a distance of floor(d / g) + 1 at most; a value that is
              NULL stays NULL, and clamping moves two values no further apart.
     Assumes: limits cut by (unit, key) and the number of rows.
@@ -99,7 +100,7 @@ def _reach(drift: Drift, unit: PrivacyUnit) -> Fraction:
 
 
 def _measured(relation: Relation) -> MeasureRows:
-    while isinstance(relation, KeepKeys | SumPerUnit | BoundRows | BoundGroups):
+    while isinstance(relation, KeepKeys | SumPerUnit | DropKeys | BoundRows | BoundGroups):
         relation = relation.source
     if not isinstance(relation, MeasureRows):
         raise InternalError("a release needs measured rows")

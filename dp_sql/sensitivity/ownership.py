@@ -9,6 +9,7 @@ from dp_sql.plan.expression import Call, Cast, Column, Expression, Ref
 from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
+    DropKeys,
     KeepKeys,
     MeasureRows,
     Relation,
@@ -76,7 +77,15 @@ def owners_of(relation: Relation) -> frozenset[int]:
             return kept if kind.pads_right else _equal_to(kept | owners_of(right), condition)
         case SetRows():
             return frozenset(column.number for column, _ in owner_places(relation))
-        case MeasureRows() | SumPerUnit() | KeepKeys() | BoundRows() | BoundGroups() | SpreadRows():
+        case (
+            MeasureRows()
+            | SumPerUnit()
+            | DropKeys()
+            | KeepKeys()
+            | BoundRows()
+            | BoundGroups()
+            | SpreadRows()
+        ):
             return owners_of(relation.source)
         case _:
             assert_never(relation)
@@ -250,7 +259,8 @@ def owner_of(relation: Relation) -> Column | None:
 def _rows(relation: Relation) -> Rows:
     """Return the relation of private rows below what the planner put on top."""
     while isinstance(
-        relation, MeasureRows | KeepKeys | SumPerUnit | BoundRows | BoundGroups | SpreadRows
+        relation,
+        MeasureRows | KeepKeys | SumPerUnit | DropKeys | BoundRows | BoundGroups | SpreadRows,
     ):
         relation = relation.source
     return relation

@@ -28,7 +28,8 @@ def sample_rate(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) ->
     """
     sample = _sample(plan.relation)
     others = [h.relation for h in plan.histograms] + [d.relation for d in plan.distincts]
-    others += [] if plan.selection_relation is None else [plan.selection_relation]
+    others += [r for r in (plan.selection_relation, plan.second_relation) if r is not None]
+    others += [sampled.relation for sampled in plan.sampled]
     if any(_sample(other) is not None for other in others):
         raise InternalError("one relation of a release is sampled")
     if sample is None:
@@ -38,9 +39,10 @@ def sample_rate(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) ->
             "a sample is answered where neighbours differ by one unit that is there or not.",
             "leave sample_rate out, or adjacency: add_remove and group_size: 1 in the schema",
         )
-    if plan.histograms or plan.distincts:
+    if plan.histograms or plan.distincts or plan.sampled:
         raise _refused(
-            "quantiles, MODE, TOP_K and COUNT(DISTINCT x) aren't answered over a sample.",
+            "quantiles, MODE, TOP_K, COUNT(DISTINCT x) and SAMPLE_AND_AGGREGATE aren't answered over a "
+            "sample.",
             "leave sample_rate out, or COUNT, SUM, AVG, VAR_*, CORR, REGR_* or VECTOR_SUM",
         )
     if plan.private:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from math import isqrt
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,14 @@ from attack.scene import Scene, bounded, scene
 
 from dp_sql.errors import ParameterError
 from dp_sql.mechanisms.measurement import Measurement, calibrate
+from dp_sql.mechanisms.selection import Coins, Selection
 from dp_sql.plan.relation import CountMeasure, PresenceMeasure
 from dp_sql.privacy.event import KeySelectionEvent
 
 DELTA = Fraction(1, 10**6)
 BY_PAGE = "SELECT page, COUNT(*) FROM visits GROUP BY page"
+OPTIONS = "WITH DIFFERENTIAL_PRIVACY OPTIONS(max_groups_contributed = 3)"
+BY_THREE = f"SELECT {OPTIONS} page FROM visits GROUP BY page"
 BY_NAME = "SELECT name, COUNT(*) FROM people GROUP BY name"
 
 
@@ -50,7 +52,7 @@ def measured(
 def threshold(measurement: Measurement) -> Fraction:
     """Return the threshold in units."""
     selection = measurement.selection
-    assert selection is not None
+    assert isinstance(selection, Selection)
     return Fraction(selection.threshold, measurement.noises[selection.vector].lattice)
 
 
@@ -62,20 +64,27 @@ def test_e11_keys_are_selected_by_units_not_by_rows(folder: Path) -> None:
     assert isinstance(measure, PresenceMeasure)
     assert measure.argument is None
     change = found.facts.vectors[selection].change
-    weight = measure.weight  # of a unit: over the root of 2 on each of two pages
-    assert (change.l1, change.l2_squared) == (2 * isqrt(weight**2 // 2), weight**2)
+    assert (change.l1, change.l2_squared) == (2, 2)
+    monthly = bounded(folder, BY_THREE, "user").plan
+    assert monthly.second_relation is not None  # each of the two rounds weighs units
+    for place in monthly.selections:
+        weighed = monthly.vectors[place].measure
+        assert isinstance(weighed, PresenceMeasure)
+        assert weighed.argument is None
+        assert weighed.weight
     event = bounded(folder, BY_NAME, "event")
     assert event.plan.selection is not None
     assert event.plan.vectors[event.plan.selection].measure == CountMeasure(None)
 
 
 def test_e10_the_threshold_knows_how_many_keys_a_unit_has(folder: Path) -> None:
-    """Two keys a unit share delta: the threshold is higher than that of one key."""
+    """Two keys a unit share delta: each shows with half of it."""
     two = measured(folder, BY_PAGE, "user")
-    assert threshold(two) > 1
+    assert isinstance(two.selection, Coins)
+    assert len(two.selection.rule.events) == 2
+    assert 0 < two.selection.rule.chance(1) <= DELTA / 2
     selected = [e for e in two.cost.events if isinstance(e, KeySelectionEvent)]
-    assert len(selected) == 1
-    assert selected[0].delta <= DELTA
+    assert sum(e.delta for e in selected) <= DELTA
 
 
 def test_e14_a_replacement_makes_and_removes_keys(folder: Path) -> None:
@@ -98,7 +107,7 @@ def test_e13_selection_is_part_of_the_cost(folder: Path) -> None:
     measurement = measured(folder, BY_PAGE, "user")
     assert Fraction(9, 10) <= measurement.cost.epsilon <= 1
     assert 0 < measurement.cost.delta <= DELTA
-    assert len(measurement.cost.events) == 2
+    assert len(measurement.cost.events) == 3  # a coin for each of two keys
 
 
 def test_e10_private_keys_without_delta_are_refused(people: Scene) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from small_catalog import CATALOG
 
-from dp_sql.executor.lower_relation import release_sql, selection_sql
+from dp_sql.executor.lower_relation import release_sql, second_sql, selection_sql
 from dp_sql.executor.lower_sampled import sampled_sql
 from dp_sql.parser.statement import parse
 from dp_sql.plan.printer import relation_text
@@ -76,11 +76,13 @@ def _described(sql: str) -> str:
             lines.append(relation_text(plan.relation))
             lines.append(f"groups {facts.groups} of {facts.cells}")
             lines += [f"{v.rule}: {v.change.l1}, {v.change.l2_squared}" for v in facts.vectors]
-            if plan.summed:
+            if plan.in_table:
                 lines.append(release_sql(plan))
             if plan.selection_relation is not None:
                 lines.append(selection_sql(plan))
             lines += [sampled_sql(sampled) for sampled in plan.sampled]
+            if plan.second_relation is not None:
+                lines.append(second_sql(plan))
     lines.append(f"residual: {query.residual.sql}")
     text = "\n".join(lines)
     return re.sub(r"(hash\([^()]*CAST\()\d+ AS", r"\1<hash key> AS", text)

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from oracle.small_engine import Totals
+from oracle.small_engine import Sums, Totals
 
 from dp_sql.plan.facts import Facts
 from dp_sql.plan.release import PlannedRelease
@@ -167,20 +167,19 @@ def released(plan: PlannedRelease, totals: Totals) -> Totals:
 def compare(
     plan: PlannedRelease,
     facts: Facts,
-    before: tuple[Totals, Totals | None],
-    after: tuple[Totals, Totals | None],
+    before: Sums,
+    after: Sums,
     told: Callable[[], str],
     counts: Counter[str],
 ) -> None:
     """Hold every vector of a release, and the selection's where it is apart, against the facts."""
     first = 0
     for index, (vector, fact) in enumerate(zip(plan.summed, facts.vectors, strict=False)):
-        apart = plan.selection_relation is not None and index == plan.selection
         count = len(vector.columns)
-        if apart:
-            assert before[1] is not None
-            assert after[1] is not None
-            moved = shifts(before[1], after[1], 0, count)
+        if plan.selection_relation is not None and index in plan.selections:
+            place = plan.selections.index(index)
+            moved = shifts(before[1][place], after[1][place], 0, count)
+            counts["rounds"] += place
         else:
             moved = shifts(before[0], after[0], first, count)
             first += count

@@ -19,12 +19,16 @@ from dp_sql.mechanisms.distinct import matched
 from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.facts import PairTable
 from dp_sql.plan.public import Image
+from dp_sql.plan.relation import DropKeys, inputs
 from dp_sql.plan.release import PlannedRelease
+from dp_sql.plan.sql_text import identifier
 from dp_sql.schema.catalog import Catalog
 
 Row = tuple[object, ...]
 Totals = dict[Row, tuple[int, ...]]
 """Exact integers by group key."""
+Sums = tuple[Totals, tuple[Totals, ...]]
+"""Those of a release, and of each round that selects its keys apart."""
 
 
 class SmallEngine:
@@ -87,15 +91,13 @@ class SmallEngine:
 
     def totals(self, plan: PlannedRelease) -> Totals:
         """Return the exact sums of a release, as the engine would seal them."""
-        if not plan.summed:
+        if not plan.in_table:
             return {}
         return split(self.query(lower_relation.release_sql(plan)), len(plan.keys))
 
-    def chosen(self, plan: PlannedRelease) -> Totals | None:
-        """Return the units of each private combination where they are counted apart."""
-        if plan.selection_relation is None:
-            return None
-        return split(self.query(lower_relation.selection_sql(plan)), len(plan.private))
+    def chosen(self, plan: PlannedRelease) -> tuple[Totals, ...]:
+        """Return the units of each private combination, for each round, where they are counted apart."""
+        return tuple(split(self.query(text), len(plan.private)) for text in rounds_of(plan))
 
     def sampled(self, plan: PlannedRelease) -> list[Totals]:
         """Return the sums of the blocks of each aggregate over blocks."""
@@ -132,6 +134,32 @@ class SmallEngine:
             return None
         [(most,)] = self.query(lower_public.frequency_sql(table, columns))
         return 1 if int(str(most)) <= 1 else None
+
+
+def rounds_of(plan: PlannedRelease) -> list[str]:
+    """Return the statements that select keys apart.
+
+    The second round's leaves out about a third of the keys, the same ones for all data, as if the first
+    had shown them: what it showed is the same on both neighbours.
+    """
+    texts = []
+    if plan.selection_relation is not None:
+        texts.append(lower_relation.selection_sql(plan))
+    drop = plan.second_relation
+    if drop is None:
+        return texts
+    while not isinstance(drop, DropKeys):
+        (drop,) = inputs(drop)
+    keys = [lower_rows.name(key) for key in lower_relation.measured_rows(drop).keys]
+    items = ", ".join(f"{key} AS v{i}" for i, key in enumerate(keys))
+    shown = (
+        f"(SELECT DISTINCT {items} FROM ({lower_relation.lower_relation(drop.source)}) AS all_ "
+        f"WHERE hash({', '.join(keys)}) % 3 = 0)"
+    )
+    text = lower_relation.second_sql(plan)
+    table = f"{lower_rows.STAGE}.{identifier(drop.stage)}"
+    assert text.count(table) == 1
+    return [*texts, text.replace(table, shown)]
 
 
 def split(rows: Sequence[Row], keys: int) -> Totals:

@@ -21,7 +21,7 @@ from oracle.family_schema import family_catalog
 from oracle.family_statements import FAMILIES, statement
 from oracle.judge import compare, released
 from oracle.kept import some_columns, zeroed_family, zeroing
-from oracle.small_engine import Row, Totals, split
+from oracle.small_engine import Row, Sums, rounds_of, split
 from oracle.statements import pick
 
 from dp_sql.errors import DPSQLError, InternalError
@@ -97,9 +97,7 @@ def random_catalog(r: Random, family: str) -> Catalog:
 def texts_of(plan: PlannedRelease) -> list[str]:
     """Return what the engine runs, and the measured rows that it is made from, with their owners."""
     texts = [lower_relation.release_sql(plan)] if plan.vectors else []
-    if plan.selection_relation is not None:
-        texts.append(lower_relation.selection_sql(plan))
-    return [*texts, lower_relation.lower_relation(measured(plan.relation))]
+    return [*texts, *rounds_of(plan), lower_relation.lower_relation(measured(plan.relation))]
 
 
 def measured(relation: Relation) -> Relation:
@@ -125,13 +123,12 @@ class Case:
         self.facts = facts
         self.texts = texts_of(plan)
 
-    def sums(self, answers: Sequence[list[Row]]) -> tuple[Totals, Totals | None]:
+    def sums(self, answers: Sequence[list[Row]]) -> Sums:
         results = iter(answers)
         keys = len(self.plan.keys)
         main = released(self.plan, split(next(results), keys)) if self.plan.vectors else {}
-        if self.plan.selection_relation is None:
-            return main, None
-        return main, split(next(results), len(self.plan.private))
+        rounds = [next(results) for _ in rounds_of(self.plan)]
+        return main, tuple(split(rows, len(self.plan.private)) for rows in rounds)
 
     def examine(self, data: Database, near: Sequence[Near], told: str) -> None:
         first = engine().hold([data, *(d for d, _ in near)], self.texts)

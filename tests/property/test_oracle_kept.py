@@ -26,7 +26,7 @@ from oracle.places import (
     places_catalog,
     places_engine,
 )
-from oracle.small_engine import Row, SmallEngine, Totals
+from oracle.small_engine import Row, SmallEngine, Sums
 from oracle.small_schema import PUBLIC, small_catalog
 from oracle.statements import pick, statement
 
@@ -49,7 +49,7 @@ def engine() -> SmallEngine:
     return SmallEngine(small_catalog(), {name: rows for name, (_, rows) in PUBLIC.items()})
 
 
-def sums(engine: SmallEngine, plan: PlannedRelease) -> tuple[Totals, Totals | None]:
+def sums(engine: SmallEngine, plan: PlannedRelease) -> Sums:
     return released(plan, engine.totals(plan)), engine.chosen(plan)
 
 

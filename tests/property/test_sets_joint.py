@@ -16,7 +16,7 @@ from random import Random
 import pytest
 from oracle.judge import released, shifts
 from oracle.neighbours import database, neighbours, rows_of
-from oracle.small_engine import SmallEngine, Totals
+from oracle.small_engine import SmallEngine, Sums
 from oracle.small_schema import PUBLIC, small_catalog
 from oracle.statements import pick
 from test_oracle_witnesses import r as row
@@ -25,6 +25,7 @@ from dp_sql.errors import InternalError
 from dp_sql.mechanisms.calibrate_gaussian import sigma1
 from dp_sql.mechanisms.measurement import Measurement, calibrate_sets
 from dp_sql.mechanisms.noise import NoiseKind
+from dp_sql.mechanisms.selection import Coins
 from dp_sql.parser.statement import parse
 from dp_sql.plan.release import PlannedRelease
 from dp_sql.planner.plan import plan_release
@@ -56,29 +57,31 @@ def planned(
     return list(zip(plans, found, strict=True))
 
 
-def sums(plan: PlannedRelease) -> tuple[Totals, Totals | None]:
+def sums(plan: PlannedRelease) -> Sums:
     return released(plan, engine().totals(plan)), engine().chosen(plan)
 
 
 def price(
     plan: PlannedRelease,
     measurement: Measurement,
-    before: tuple[Totals, Totals | None],
-    after: tuple[Totals, Totals | None],
+    before: Sums,
+    after: Sums,
 ) -> tuple[Fraction, Fraction]:
     """Return the pure cost of a change under its Laplace noise, and its Gaussian (distance/sigma)^2."""
     pure = squared = Fraction(0)
     first = 0
     for index, (vector, noise) in enumerate(zip(plan.vectors, measurement.noises, strict=True)):
         count = len(vector.columns)
-        if plan.selection_relation is not None and index == plan.selection:
-            assert before[1] is not None
-            assert after[1] is not None
-            moved = shifts(before[1], after[1], 0, count)
+        if plan.selection_relation is not None and index in plan.selections:
+            place = plan.selections.index(index)
+            moved = shifts(before[1][place], after[1][place], 0, count)
         else:
             moved = shifts(before[0], after[0], first, count)
             first += count
-        if noise.kind is NoiseKind.NONE:
+        chosen = measurement.selection
+        if isinstance(chosen, Coins) and chosen.vector == index:
+            pure += chosen.rule.epsilon * sum(moved)
+        elif noise.kind is NoiseKind.NONE:
             assert not any(moved)
         elif noise.kind is NoiseKind.LAPLACE:
             pure += Fraction(noise.lattice * sum(moved), noise.scale)

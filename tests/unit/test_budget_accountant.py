@@ -4,7 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from budget_cases import budget, gaussian, laplace, one_coordinate, rule_of, selection
+from budget_cases import budget, coins, gaussian, laplace, one_coordinate, rule_of, selection
 
 from dp_sql.budget.accountant import (
     DELTA_UNITS,
@@ -121,6 +121,17 @@ def test_deltas_of_key_selection_are_summed_apart(accountant: AccountantKind) ->
     assert fits(rule, NOTHING, full)
     assert not fits(rule, full, price(rule, selection("0.01", "1e-24")))
     assert fits(rule, full, price(rule, laplace("0.01")))
+
+
+@pytest.mark.parametrize("keys", [1, 3])
+@pytest.mark.parametrize(("accountant", "count"), [(PURE, 100), (SEQUENTIAL, 100), (RENYI, 490)])
+def test_coins_cost_their_epsilon_and_a_delta_apart(
+    accountant: AccountantKind, count: int, keys: int
+) -> None:
+    rule = rule_of(budget("1", "2e-6", accountant, "1e-6"))
+    assert how_many(rule, coins("0.01", "1e-6", keys)) == 1 + (accountant is SEQUENTIAL)
+    assert how_many(rule, coins("0.01", "1e-12", keys)) >= count
+    assert price(rule, coins("0.03", "3e-9", keys)).selection_delta == DELTA_UNITS * 3 // 10**9
 
 
 def test_a_statement_that_is_free_fits_a_budget_that_is_used_up() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from budget_cases import budget, fine_laplace, gaussian, laplace, rule_of, selection
+from budget_cases import budget, coins, fine_laplace, gaussian, laplace, rule_of, selection
 
 from dp_sql.budget.accountant import NOTHING, Filter, Spend, fits, price
 from dp_sql.budget.left import Share, largest_epsilon, refusal, repeats, shares
@@ -90,6 +90,17 @@ def test_the_largest_epsilon_fits_and_little_more_does_not(statements: int) -> N
     assert found is not None
     assert fits(rule, spent, price(rule, fine_laplace(found)))
     assert not fits(rule, spent, price(rule, fine_laplace(found * Fraction(102, 100))))
+
+
+def test_the_largest_epsilon_of_coins_is_what_is_left() -> None:
+    for accountant in (PURE, RENYI):
+        rule = rule_of(budget("1", "2e-6", accountant, "1e-6"))
+        spent = spend_of(rule, laplace("0.8"))
+        found = largest_epsilon(rule, spent, coins("0.5", "1e-9", 2))
+        assert found is not None
+        assert found >= Fraction(1, 5)
+        asked = coins(str(found), "1e-9", 2)
+        assert fits(rule, spent, price(rule, asked))
 
 
 def test_no_epsilon_is_promised_for_other_noise() -> None:

@@ -138,9 +138,12 @@ def test_gaussian_weights_follow_the_shares() -> None:
     assert float(first) == pytest.approx(sigma1(Fraction(1), DELTA) * math.sqrt(50 / 0.8), rel=2e-3)
 
 
-def test_too_large_an_epsilon_for_gaussian_noise_means_laplace() -> None:
+def test_an_epsilon_too_large_for_gaussian_noise_is_read_as_the_largest() -> None:
     plan = planned(COUNT)
-    assert measure(plan, facts_of(plan, groups=500), 200, DELTA).noises[0].kind is LAPLACE
+    assert measure(plan, facts_of(plan), 200, DELTA).noises[0].kind is LAPLACE
+    (noise,) = measure(plan, facts_of(plan, groups=500), 200, DELTA).noises
+    assert noise.kind is GAUSSIAN
+    assert noise == measure(plan, facts_of(plan, groups=500), 100, DELTA).noises[0]
 
 
 def test_a_vector_that_nobody_changes_is_exact_and_free() -> None:

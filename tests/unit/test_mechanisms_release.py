@@ -22,10 +22,11 @@ from mechanism_plans import (
 )
 
 from dp_sql.errors import InternalError
-from dp_sql.mechanisms.measurement import Measurement, Selection
+from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.release import Released, plus, release
 from dp_sql.mechanisms.sampler import ExactSampler
+from dp_sql.mechanisms.selection import Selection
 from dp_sql.plan.expression import IntervalValue
 from dp_sql.plan.relation import Measure
 from dp_sql.plan.release import KeySpace, PlannedRelease
@@ -124,13 +125,13 @@ def test_selected_private_keys_meet_every_public_one() -> None:
     plan, measurement = mixed()
     table = sealed([("a", "y"), ("b", "x"), ("ghost", "x"), ("a", "z")], [3, 4, 5, 6])
     units = sealed([("b",), ("a",), ("empty",)], [9, 20, 30])
-    sampler = ScriptedSampler([0, 0, 1, 2, 0, 0], [0, -80, 0])
+    sampler = ScriptedSampler([0, -80, 0], [1, 2, 0, 0])
     found = release(plan, measurement, table, sampler, selection_table=units)
     # b has 72 < 80; a has exactly 80
     assert found.keys == [("a", "x"), ("a", "y"), ("empty", "x"), ("empty", "y")]
     assert numbers(found) == [1, 3 * 8 + 2, 0, 0]
     assert found.vectors[1] == []
-    assert sampler.calls == [("laplace", 20, 6), ("laplace", 20, 3)]
+    assert sampler.calls == [("laplace", 20, 3), ("laplace", 20, 4)]
 
 
 def test_a_selection_table_comes_with_mixed_keys_only() -> None:

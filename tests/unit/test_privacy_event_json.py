@@ -70,7 +70,9 @@ def test_the_words_are_those_that_old_ledgers_hold() -> None:
     assert event_to_json(PureEvent(Fraction(1, 10))) == pure
     some = '{"v":1,"event":"sampled","rate":"1/100","noises":[' + gaussian + "]}"
     assert event_to_json(SampledEvent(Fraction(1, 100), (GaussianEvent(1024, 0),))) == some
-    for text in (laplace, gaussian, chosen, pure, some):
+    coins = '{"v":1,"event":"key_selection","noise":' + pure + ',"delta":"1/1000000000"}'
+    assert event_to_json(KeySelectionEvent(PureEvent(Fraction(1, 10)), delta)) == coins
+    for text in (laplace, gaussian, chosen, pure, some, coins):
         assert event_to_json(event_from_json(text)) == text
 
 

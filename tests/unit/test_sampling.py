@@ -206,6 +206,11 @@ def test_the_privacy_clause_asks_for_a_sample_too(tmp_path: Path) -> None:
     [
         ("SELECT MEDIAN(x) FROM visits", (), "quantiles"),
         ("SELECT COUNT(DISTINCT x) FROM visits", (), "COUNT"),
+        (
+            "SELECT COUNT(*), SAMPLE_AND_AGGREGATE('sum', x, 0, 100, 10) FROM visits",
+            (),
+            "SAMPLE_AND_AGGREGATE",
+        ),
         ("SELECT free, COUNT(*) FROM visits GROUP BY free", (), "private keys"),
         ("SELECT g, COUNT(*) FROM visits GROUP BY ROLLUP (g)", (), "several sets"),
         ("SELECT name FROM regions", (), "public data only"),

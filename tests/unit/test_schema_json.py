@@ -20,7 +20,7 @@ KEYS = {  # every key of a schema file, by the place it has
     "Limits": "max_groups max_rows_per_group min_units_per_group",
     "Column": "type bounds values unique nullable protected max_length max_frequency "
     "constant_per_unit latitude longitude",
-    "Mechanisms": "noise quantiles mode",
+    "Mechanisms": "noise quantiles mode keys",
     "Worker": "memory seconds in_process",
 }
 

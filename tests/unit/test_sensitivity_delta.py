@@ -121,8 +121,13 @@ def test_a_release_has_a_group() -> None:
 
 @pytest.mark.parametrize("unit", [ADD, SWAP])
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_a_weight_divided_over_the_groups_of_a_unit(unit: PrivacyUnit, most: int) -> None:
-    divided, cells = Divided(1000), range(5)
+@pytest.mark.parametrize("evenly", [False, True])
+def test_a_weight_divided_over_the_groups_of_a_unit(
+    unit: PrivacyUnit,
+    most: int,
+    evenly: bool,  # noqa: FBT001
+) -> None:
+    divided, cells = Divided(1000, evenly), range(5)
     units = [
         {cell: divided.part(m) for cell in some}
         for m in range(1, most + 1)
@@ -136,6 +141,7 @@ def test_a_weight_divided_over_the_groups_of_a_unit(unit: PrivacyUnit, most: int
         reached = max(reached, sum(s * s for s in moved))
     assert reached > 0.99 * found.l2_squared or unit is SWAP
     assert found.l2_squared <= (1 if unit is ADD else 2) * 1000**2
+    assert not evenly or found.l1 <= (1 if unit is ADD else 2) * 1000
 
 
 def test_a_plan_divides_a_weight_over_all_groups_that_a_unit_may_have() -> None:

@@ -11,11 +11,12 @@ import duckdb
 import pytest
 from small_catalog import CATALOG
 
-from dp_sql.executor.lower_relation import release_sql, selection_sql
+from dp_sql.executor.lower_relation import release_sql, second_sql, selection_sql
 from dp_sql.parser.statement import parse
-from dp_sql.plan.relation import BoundGroups, BoundRows, KeepKeys, Relation, SumPerUnit
+from dp_sql.plan.relation import BoundGroups, BoundRows, DropKeys, KeepKeys, Relation, SumPerUnit
 from dp_sql.planner.plan import plan_release
 from dp_sql.planner.sampling import over_sample
+from dp_sql.schema.catalog import KeyRule, Mechanisms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,9 +60,10 @@ class _Facts:
         return 1 if (table, columns) == ("regions", ("region",)) else None
 
 
-def planned(sql: str, rows: int = 20) -> PlannedRelease:
+def planned(sql: str, rows: int = 20, keys: tuple[KeyRule, ...] = tuple(KeyRule)) -> PlannedRelease:
     catalog = replace(
         CATALOG,
+        mechanisms=Mechanisms(keys=keys),
         tables={
             name: t
             if t.limits is None
@@ -84,7 +86,7 @@ def over_pairs(relation: Relation) -> Relation:
     """The same relation, its pairs summed after the join."""
     if isinstance(relation, SumPerUnit):
         return replace(relation, partners=None)
-    assert isinstance(relation, BoundRows | BoundGroups | KeepKeys)
+    assert isinstance(relation, BoundRows | BoundGroups | KeepKeys | DropKeys)
     return replace(relation, source=over_pairs(relation.source))
 
 
@@ -141,6 +143,25 @@ def test_the_exact_tables_are_those_of_the_pairs(
         assert sorted(duck.sql(selection_sql(plan)).fetchall(), key=repr) == sorted(
             duck.sql(selection_sql(paired)).fetchall(), key=repr
         )
+
+
+@pytest.mark.parametrize("sql", [sql for sql in EARLY if "GROUP BY plan" in sql])
+def test_both_rounds_of_a_selection_weigh_the_units_of_the_pairs(
+    sql: str, duck: duckdb.DuckDBPyConnection
+) -> None:
+    plan = planned(sql, keys=(KeyRule.TWO_ROUNDS,))
+    first, second = plan.selection_relation, plan.second_relation
+    assert first is not None
+    assert second is not None
+    paired = replace(plan, selection_relation=over_pairs(first), second_relation=over_pairs(second))
+    found = duck.sql(selection_sql(plan)).fetchall()
+    assert sorted(found, key=repr) == sorted(duck.sql(selection_sql(paired)).fetchall(), key=repr)
+    shown = "SELECT 'pro' AS v0 UNION ALL SELECT NULL"
+    duck.execute("CREATE SCHEMA IF NOT EXISTS stage")
+    duck.execute(f'CREATE OR REPLACE TABLE stage."{plan.release.name}_shown" AS {shown}')
+    rest = duck.sql(second_sql(plan)).fetchall()
+    assert {key for key, _ in rest} == {key for key, _ in found} - {"pro", None}
+    assert sorted(rest) == sorted(duck.sql(second_sql(paired)).fetchall())
 
 
 @pytest.mark.parametrize("sql", PAIRED)
