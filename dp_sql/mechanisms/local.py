@@ -75,9 +75,9 @@ def require_drawable(histogram: Histogram, chooser: Chooser) -> None:
         if histogram.kind is ChoiceKind.SMOOTH_SENSITIVITY:
             _scales(histogram, step)
         else:
-            _tested(choice, step)
+            noise_of_test(choice, step)
         if histogram.kind is ChoiceKind.PROPOSE_TEST_RELEASE and isinstance(choice, Quantile):
-            _fixed(histogram, choice, step)
+            fixed_noise(histogram, choice, step)
 
 
 def chosen(
@@ -207,19 +207,27 @@ def _smooth(
     Assumes: `moves`; integer ladders make j exact.
     Source:  [NissimRS2007], lemma 2.9, for real noise and real scales.
     """
-    scales, parts = _scales(histogram, step)
-    ladder = np.array(scales)
+    scales, parts = smooth_scales(histogram, rank, weights, step)
+    noise = np.zeros(len(weights), dtype=np.int64)
+    for scale in np.unique(scales):
+        some = np.flatnonzero(scales == scale)
+        noise[some] = sampler.laplace(int(scale), some.size)
     last = histogram.measure.cells * histogram.fine
+    return _rounded(exact(histogram, rank, weights), noise, parts, last)
+
+
+def smooth_scales(
+    histogram: Histogram, rank: Quantile, weights: Weights, step: Step
+) -> tuple[NDArray[np.int64], int]:
+    """Return the scale of the noise in every group, and the parts of a candidate that it counts."""
+    scales, parts = _scales(histogram, step)
+    ladder, wide = np.array(scales), _wide(histogram, step, parts)
     rungs = np.zeros(len(weights), dtype=np.int64)
     for group, line in enumerate(weights):
         found = moves(line, rank, histogram.unit, step.weight)
-        needed = np.searchsorted(ladder, found.places * _wide(histogram, step, parts))
+        needed = np.searchsorted(ladder, found.places * wide)
         rungs[group] = max(0, int((needed - found.steps).max()))
-    noise = np.zeros(len(weights), dtype=np.int64)
-    for rung in np.unique(rungs):
-        some = np.flatnonzero(rungs == rung)
-        noise[some] = sampler.laplace(scales[rung], some.size)
-    return _rounded(exact(histogram, rank, weights), noise, parts, last)
+    return ladder[rungs], parts
 
 
 def _rounded(answers: NDArray[np.intp], noise: Integers, parts: int, last: int) -> Integers:
@@ -273,7 +281,7 @@ def _tested_quantile(
     Assumes: `moves`, and independent draws.
     Source:  [DworkLei2009]
     """
-    most, scale, parts = _fixed(histogram, rank, step)
+    most, scale, parts = fixed_noise(histogram, rank, step)
     distances = [
         moves(line, rank, histogram.unit, step.weight).first_beyond(most) for line in weights
     ]
@@ -285,7 +293,7 @@ def _tested_quantile(
     )
 
 
-def _fixed(histogram: Histogram, rank: Quantile, step: Step) -> tuple[int, int, int]:
+def fixed_noise(histogram: Histogram, rank: Quantile, step: Step) -> tuple[int, int, int]:
     """Return the move proposed in places, rounded down, the scale for it, and the scale's parts."""
     measure = histogram.measure
     proposed = proposal(histogram, rank)
@@ -301,9 +309,11 @@ def _fixed(histogram: Histogram, rank: Quantile, step: Step) -> tuple[int, int, 
 
 
 def proposal(histogram: Histogram, rank: Quantile) -> Fraction:
-    """Return how far a step may move a quantile: as proposed, or by a hundredth of the grid."""
-    measure = histogram.measure
-    return (measure.high - measure.low) / 100 if rank.proposed is None else rank.proposed
+    """Return how far a step may move a quantile: as proposed, or a hundredth of the grid, or one place."""
+    span = histogram.measure.high - histogram.measure.low
+    if rank.proposed is not None:
+        return rank.proposed
+    return max(span / 100, span / histogram.measure.cells)
 
 
 def _tested_mode(weights: Weights, step: Step, sampler: Sampler) -> Integers:
@@ -328,13 +338,13 @@ def _passes(
     values: NDArray[np.object_], choice: Choice, step: Step, sampler: Sampler
 ) -> NDArray[np.bool_]:
     """Return which groups pass the test on integers that are above `start` where all is well."""
-    lattice, scale, threshold = _tested(choice, step)
+    lattice, scale, threshold = noise_of_test(choice, step)
     noisy = values * lattice + sampler.laplace(scale, values.size)
     passed: NDArray[np.bool_] = np.asarray(noisy >= threshold, dtype=np.bool_)
     return passed
 
 
-def _tested(choice: Choice, step: Step) -> tuple[int, int, int]:
+def noise_of_test(choice: Choice, step: Step) -> tuple[int, int, int]:
     """Return the lattice of a test, the scale of its noise, and from where on it is passed.
 
     A quantile's test has half of the epsilon and is on a number of steps, above 0 where all is well;
