@@ -55,7 +55,10 @@ class AccountantKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BudgetSpec:
-    """A table's budget. `selection_delta` is the part of delta that key selection may spend."""
+    """A table's budget.
+
+    selection_delta: the part of delta that key selection and local sensitivity may spend.
+    """
 
     epsilon: Fraction
     delta: Fraction

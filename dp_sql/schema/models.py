@@ -213,8 +213,8 @@ class Budget(_Keys):
     )
     selection_delta: Delta | None = Field(
         default=None,
-        description="The part of delta that showing private group keys may spend: half of it for "
-        "`renyi`, all of it for `sequential` and `pure`, unless given.",
+        description="The part of delta that showing private group keys, and local sensitivity, may "
+        "spend: half of it for `renyi`, all of it for `sequential` and `pure`, unless given.",
     )
     blocks: Word | None = Field(
         default=None, description="A column whose values have a budget each. Not supported yet."
