@@ -27,7 +27,7 @@ from dp_sql.schema.catalog import ChoiceKind
 NOTHING = -1
 """The candidate that stands for NULL: the test failed."""
 
-_MOST_EPSILON = Fraction(2**30)  # of one step: beyond it noise is far below a step of any grid
+_MOST_EPSILON = Fraction(2**30)  # beyond it noise is far below a step of any grid
 _FLATTEST = Fraction(1, 2**16)  # growth of the ladder of scales: below it there are too many rungs
 _FINE = 2**40  # the ladder's growth is a whole number of these parts
 _ROUNDS = 64  # rounding down takes one part in so many of the ladder's first step
@@ -62,10 +62,11 @@ def step_of(chooser: Chooser) -> Step:
     unit, facts = chooser.unit, chooser.facts
     links = unit.group_size * (1 if unit.adjacency is Adjacency.ADD_REMOVE else 2)
     many = links * facts.groups
-    grown = float(chooser.epsilon * (links - 1) / links)
+    epsilon = min(chooser.epsilon, _MOST_EPSILON)
+    grown = float(epsilon * (links - 1) / links)
     log_delta = log_of(min(chooser.delta, Fraction(1, 2))) - math.log(many) - grown
     log_delta -= float(_MARGIN) * (1 + abs(log_delta))
-    return Step(min(chooser.epsilon / many, _MOST_EPSILON), log_delta, facts.weight)
+    return Step(epsilon / many, log_delta, facts.weight)
 
 
 def require_drawable(histogram: Histogram, chooser: Chooser) -> None:
