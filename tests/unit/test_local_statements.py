@@ -87,6 +87,9 @@ def test_a_failed_test_is_null_in_all_that_follows(tested: dp_sql.Connection) ->
     assert [row[2] for row in rows] == ["a", "a", None]
     assert [row[1] is None for row in rows] == [False, False, True]
     assert rows[0][1] == pytest.approx(50, abs=2)
+    sql = "SELECT QUANTILE_DISC(n, 0.5) AS q FROM visits GROUP BY k ORDER BY k"
+    (low, _, nobody) = tested.sql(sql, epsilon=100).fetchall()
+    assert (type(low[0]), nobody) == (int, (None,))
     sql = "SELECT COUNT(*) FROM visits WHERE n > (SELECT MEDIAN(n) FROM visits WHERE k = 3)"
     assert abs(tested.sql(sql, epsilon=100).fetchall()[0][0]) < 5
     assert tested.sql("SELECT MODE(word) IS NULL FROM visits WHERE k = 3").fetchall() == [(True,)]
