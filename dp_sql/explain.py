@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.distinct import Counter
 from dp_sql.mechanisms.interval import laplace_half_width
+from dp_sql.mechanisms.local import proposal
 from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.ranks import beyond, rank_error
 from dp_sql.mechanisms.selection import Coins
@@ -17,7 +18,7 @@ from dp_sql.mechanisms.spread import has_public_noise, spread_of
 from dp_sql.plan.block import BlockMeasure
 from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.facts import HistogramFacts
-from dp_sql.plan.histogram import Extreme, Histogram, Popular
+from dp_sql.plan.histogram import Choice, Extreme, Histogram, Popular, Quantile
 from dp_sql.plan.printer import expression_text, measure_text, relation_text
 from dp_sql.plan.relation import Measure, PresenceMeasure
 from dp_sql.plan.release import (
@@ -32,7 +33,7 @@ from dp_sql.privacy.amount import show
 from dp_sql.privacy.contribution import Change
 from dp_sql.privacy.cost import FREE
 from dp_sql.privacy.unit import Adjacency, Level
-from dp_sql.schema.catalog import Catalog
+from dp_sql.schema.catalog import Catalog, ChoiceKind
 from dp_sql.stages import Prepared, Step
 
 if TYPE_CHECKING:
@@ -235,13 +236,14 @@ def _histogram(
     ends = f"[{float(measure.low):g}, {float(measure.high):g}]"
     candidates = measure.cells * histogram.fine + 1
     how = histogram.kind.value.replace("_", " ")
+    delta = f", delta {show(chooser.delta)}" if histogram.kind.is_local else ""
     if histogram.together:
         how += ", the histogram halved at one quantile after another"
     return [
         f"  histogram h{index}: {argument} in {ends}, {measure.cells} steps",
         *("    " + line for line in relation_text(histogram.relation).splitlines()),
         f"    contribution: {facts.rule}",
-        f"    choice: {how}, epsilon {show(chooser.epsilon)} each, {candidates} candidates",
+        f"    choice: {how}, epsilon {show(chooser.epsilon)}{delta} each, {candidates} candidates",
     ]
 
 
@@ -249,6 +251,8 @@ def _rank_error(step: Step, readout: ChoiceReadout) -> str:
     histogram = step.plan.histograms[readout.histogram]
     chooser = step.measurement.choosers[readout.histogram]
     rank = histogram.choices[readout.position]
+    if histogram.kind.is_local:
+        return _local_error(histogram, rank)
     if isinstance(rank, Popular):
         return "the heaviest value, or one with about as many rows"
     if isinstance(rank, Extreme):
@@ -259,6 +263,16 @@ def _rank_error(step: Step, readout: ChoiceReadout) -> str:
     rows = rank_error(histogram, rank, chooser, 0.05)
     ties = ", or a 64th of the rows that share a value" if histogram.together else ""
     return f"off by at most {rows:.3g} rows in 95 % of runs{ties}, and one step of the grid"
+
+
+def _local_error(histogram: Histogram, rank: Choice) -> str:
+    """Return what is public of the error of a choice by local sensitivity."""
+    if histogram.kind is ChoiceKind.SMOOTH_SENSITIVITY:
+        return "its error depends on how dense the values are there, which is not public"
+    if isinstance(rank, Quantile):
+        most = f"{float(proposal(histogram, rank)):g}"
+        return f"NULL, unless one row could hardly move it by more than {most}"
+    return "the heaviest value, or NULL where it isn't far ahead of the second"
 
 
 def _decides(sampled: Sampled) -> str:

@@ -105,6 +105,12 @@ def place_of(catalog: Catalog, public: PublicFacts, table: str, by: Sequence[str
         raise QueryError(f"there is no table {table!r}.", hint=f"one of {names}")
     if spec.public:
         raise QueryError(f"{spec.name} is public: it needs no limits.", hint="a protected table")
+    if catalog.mechanisms.quantiles[0].is_local:
+        raise UnsupportedSQLError(
+            "limits are tuned by quantiles whose error is public, which "
+            f"{catalog.mechanisms.quantiles[0].value} doesn't give.",
+            hint="mechanisms: {quantiles: [permute_and_flip]} in the schema",
+        )
     columns = tuple(_column(spec, name) for name in by)
     if columns and catalog.unit.level is Level.EVENT:
         raise UnsupportedSQLError(

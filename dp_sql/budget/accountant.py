@@ -16,6 +16,7 @@ Why:     Fix two neighbours and let P, Q be the laws of all answers under them. 
              P' times prod (1 - d_t) <= 1, a factor that the past fixes and Q shares; the rest of P
              has mass at most E[sum d_t] <= selection_delta. It remains to show (epsilon, d)-DP for
              P', Q' with d = 0 (pure) and d = delta - selection_delta (renyi).
+             A choice by local sensitivity has this form too (`privacy.event.ApproximateEvent`).
          pure: the loss L = ln(dP/dQ) of the transcript is at most the sum of the pure epsilons.
          renyi: one order a > 1 and B = epsilon - c, c = conversion(a, d), are fixed when the table
              is registered. After each statement (i) sum epsilon_t <= epsilon or (ii) sum r_t <= B,
@@ -65,7 +66,8 @@ class Spend:
     pure: sum of pure epsilons, in 1/EPSILON_UNITS; None is infinite, for ever.
     rdp: sum of Rényi divergences at the table's order, in 1/EPSILON_UNITS; None is infinite, or
         unknown because the table has no order.
-    selection_delta: sum of the deltas of key selections, in 1/DELTA_UNITS.
+    selection_delta: sum of the deltas of key selections and of choices by local sensitivity, in
+    1/DELTA_UNITS.
     epsilon, delta: sums of the statements' guarantees, in the same units.
     """
 

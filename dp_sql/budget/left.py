@@ -18,6 +18,7 @@ from dp_sql.errors import BudgetExceededError, InternalError
 from dp_sql.privacy.amount import show_down, show_up
 from dp_sql.privacy.cost import Cost
 from dp_sql.privacy.event import (
+    ApproximateEvent,
     Event,
     GaussianEvent,
     KeySelectionEvent,
@@ -207,15 +208,19 @@ def _rescaled(event: Event, factor: Fraction) -> Event:
             return KeySelectionEvent(PureEvent(epsilon / factor), delta)
         case PureEvent(epsilon=epsilon):
             return PureEvent(epsilon * _CHOICE / factor)
+        case ApproximateEvent(epsilon=epsilon, delta=delta):
+            return ApproximateEvent(epsilon / factor, delta)
         case _:
             raise InternalError("the cost of Gaussian noise isn't in proportion to epsilon")
 
 
 def _shrinks(event: Event) -> bool:
     match event:
-        case LaplaceEvent() | PureEvent() | KeySelectionEvent(noise=LaplaceEvent() | PureEvent()):
+        case LaplaceEvent() | PureEvent() | ApproximateEvent():
             return True
-        case GaussianEvent() | KeySelectionEvent() | SampledEvent():
+        case KeySelectionEvent(noise=noise):
+            return not isinstance(noise, GaussianEvent)
+        case GaussianEvent() | SampledEvent():
             return False
         case _:
             assert_never(event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dp_sql.mechanisms import ranks
+from dp_sql.mechanisms import local, ranks
 from dp_sql.mechanisms.chooser import Chooser, Counted
 from dp_sql.mechanisms.popular import heaviest
 from dp_sql.mechanisms.sampler import Integers, Sampler
@@ -16,6 +16,9 @@ _CELLS = 2**20  # numbers at once
 
 def require_drawable(histogram: Histogram, chooser: Chooser) -> None:
     """Raise UnsupportedSQLError where a choice needs more noise than a sampler draws."""
+    if histogram.kind.is_local:
+        local.require_drawable(histogram, chooser)
+        return
     ranks.require_drawable(histogram, chooser)
     if any(isinstance(choice, Popular) for choice in histogram.choices):
         if histogram.kind is ChoiceKind.NOISY_MAX_LAPLACE:
@@ -27,7 +30,10 @@ def require_drawable(histogram: Histogram, chooser: Chooser) -> None:
 def choose(
     histogram: Histogram, counted: Counted, groups: int, chooser: Chooser, sampler: Sampler
 ) -> list[Integers]:
-    """Return, for each choice of a histogram, the candidate chosen in each of so many groups."""
+    """Return, for each choice of a histogram, the candidate chosen in each of so many groups.
+
+    `local.NOTHING` stands for NULL.
+    """
     chosen = [np.empty(groups, dtype=np.int64) for _ in histogram.choices]
     places = histogram.measure.cells + 1
     width = max(places * ranks.spread_of(histogram), histogram.measure.cells * histogram.fine + 1)
@@ -36,8 +42,11 @@ def choose(
     for start in range(0, groups, size):
         weights = counted.dense(places, start, min(groups, start + size), factor=factor)
         found: dict[Choice, Integers] = {}
-        found.update(ranks.ranked(histogram, weights, chooser, sampler))
-        found.update(heaviest(histogram, weights, chooser, sampler))
+        if histogram.kind.is_local:
+            found.update(local.chosen(histogram, weights, chooser, sampler))
+        else:
+            found.update(ranks.ranked(histogram, weights, chooser, sampler))
+            found.update(heaviest(histogram, weights, chooser, sampler))
         for choice, values in zip(histogram.choices, chosen, strict=True):
             values[start : start + size] = found[choice]
     return chosen

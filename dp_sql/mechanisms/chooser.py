@@ -50,12 +50,14 @@ class Counted:
 class Chooser:
     """What one choice may cost, and how far a unit moves weights.
 
-    epsilon: of one choice, for everything that a neighbour changes.
+    epsilon: of one choice, for everything that a neighbour changes. delta: likewise, for those that
+    need one, else 0.
     """
 
     epsilon: Fraction
     facts: HistogramFacts
     unit: PrivacyUnit
+    delta: Fraction = Fraction(0)
 
     def rate(self, one: int, moved: int, bonus: int) -> Rate:
         """Return the rate at which candidates are chosen in every group.

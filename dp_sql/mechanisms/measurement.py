@@ -30,12 +30,14 @@ from dp_sql.plan.release import PlannedRelease
 from dp_sql.privacy.contribution import Change, ContributionSet
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.privacy.event import (
+    ApproximateEvent,
     Event,
     GaussianEvent,
     KeySelectionEvent,
     LaplaceEvent,
     PureEvent,
     pure_epsilon,
+    selection_delta,
 )
 from dp_sql.schema.catalog import KeyRule
 
@@ -98,18 +100,28 @@ def calibrate_sets(
     parts: one for each set of keys of one release. Vectors that no neighbour changes are exact and
     free; the others share epsilon in proportion to the plans' `shares`, and a vector that stands in
     several parts has the same noise in all of them. delta is spent on Gaussian noise, where that is
-    allowed and better than Laplace noise, and on selection. min_units: how many units a private key
-    needs at least.
+    allowed and better than Laplace noise, and on selection; where values are chosen by local
+    sensitivity, these have half of it, or all where no vector needs any. min_units: how many units a
+    private key needs at least.
 
-    Raises ParameterError where private keys are selected, or Laplace noise isn't allowed, and delta
-    is 0; and UnsupportedSQLError where the noise would need a scale above 2^50, or the optimal rule for
-    keys too many steps.
+    Raises ParameterError where private keys are selected, Laplace noise isn't allowed, or values are
+    chosen by local sensitivity, and delta is 0; and UnsupportedSQLError where the noise would need a
+    scale above 2^50, or the optimal rule for keys too many steps.
     """
     apart = sum((plan.share_apart for plan, _ in parts), Fraction(0)) / len(parts)
     counted = any(v.change.l1 > 0 for _, facts in parts for v in facts.vectors)
     whole = epsilon if counted or not apart else epsilon / apart
-    others = [_apart(plan, facts, whole / len(parts)) for plan, facts in parts]
-    task = _Task(tuple(parts), epsilon * (1 - apart) if counted else epsilon, delta, min_units)
+    local = sum(h.runs for plan, _ in parts for h in plan.histograms if h.kind.is_local)
+    if local and delta == 0:
+        raise ParameterError(
+            "smooth_sensitivity and propose_test_release need delta > 0.",
+            hint="delta=1e-9, or mechanisms: {quantiles: [permute_and_flip], mode: [permute_and_flip]} "
+            "in the schema",
+        )
+    kept = delta if not local else delta / 2 if counted else Fraction(0)
+    each = (delta - kept) / local if local else Fraction(0)
+    others = [_apart(plan, facts, whole / len(parts), each) for plan, facts in parts]
+    task = _Task(tuple(parts), epsilon * (1 - apart) if counted else epsilon, kept, min_units)
     measured = _calibrated(task, laplace=laplace_allowed, gaussian=gaussian_allowed)
     return tuple(
         _with_others(measurement, plan, *some)
@@ -118,12 +130,17 @@ def calibrate_sets(
 
 
 def _apart(
-    plan: PlannedRelease, facts: Facts, epsilon: Fraction
+    plan: PlannedRelease, facts: Facts, epsilon: Fraction, delta: Fraction
 ) -> tuple[tuple[Chooser, ...], tuple[Counter, ...]]:
-    """Return how one part chooses values and counts distinct ones; epsilon: of a share of 1."""
+    """Return how one part chooses values and counts distinct ones.
+
+    epsilon: of a share of 1. delta: of each choice by local sensitivity.
+    """
     choosers, counters = [], []
     for histogram, proved in zip(plan.histograms, facts.histograms, strict=True):
-        choosers.append(Chooser(epsilon * histogram.share / histogram.runs, proved, facts.unit))
+        one = delta if histogram.kind.is_local else Fraction(0)
+        share = histogram.share / histogram.runs
+        choosers.append(Chooser(epsilon * share, proved, facts.unit, one))
         require_drawable(histogram, choosers[-1])
     for distinct, proved in zip(plan.distincts, facts.distincts, strict=True):
         chooser = Chooser(epsilon * distinct.share, proved, facts.unit)
@@ -141,13 +158,19 @@ def _with_others(
     """Return the measurement with what is chosen and counted apart from the vectors."""
     events: list[Event] = []
     for histogram, chooser in zip(plan.histograms, choosers, strict=True):
-        events += [PureEvent(chooser.epsilon)] * histogram.runs
+        one = (
+            ApproximateEvent(chooser.epsilon, chooser.delta)
+            if histogram.kind.is_local
+            else PureEvent(chooser.epsilon)
+        )
+        events += [one] * histogram.runs
     for counter in counters:
         events += counter.events
     if not events:
         return measurement
     epsilon = sum((pure_epsilon(event) or Fraction(0) for event in events), Fraction(0))
-    cost = measurement.cost + Cost(epsilon, Fraction(0), tuple(events))
+    delta = sum(map(selection_delta, events), Fraction(0))
+    cost = measurement.cost + Cost(epsilon, delta, tuple(events))
     return replace(measurement, cost=cost, choosers=choosers, counters=counters)
 
 

@@ -120,7 +120,7 @@ def scores(histogram: Histogram, rank: Rank, weights: Weights, beyond: int, bonu
         distance = np.maximum(b * (below - histogram.unit) - asked, asked - b * upto)
         distance = np.maximum(distance, 0)
     found: Weights = -_BONUS * distance
-    found[np.arange(len(weights)), _exact(histogram, rank, weights)] += bonus
+    found[np.arange(len(weights)), exact(histogram, rank, weights)] += bonus
     return found
 
 
@@ -189,7 +189,7 @@ def _ranked(weights: Weights, fine: int) -> tuple[Weights, Weights]:
     return np.where(between, upto[:, place], below[:, place]), upto[:, place]
 
 
-def _exact(histogram: Histogram, rank: Rank, weights: Weights) -> NDArray[np.intp]:
+def exact(histogram: Histogram, rank: Rank, weights: Weights) -> NDArray[np.intp]:
     """Return the candidate that DuckDB's answer over the grid is nearest to, in every group.
 
     It breaks ties only, so where weights are no whole rows, or nobody is there, any answer will do:

@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
+from dp_sql.mechanisms.local import NOTHING
 from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.mechanisms.noise import NoiseKind
 from dp_sql.mechanisms.pairs import pair_moments, pair_value
 from dp_sql.mechanisms.release import AnyIntegers, Released, peak
+from dp_sql.mechanisms.sampler import Integers
 from dp_sql.plan.block import BlockMeasure
+from dp_sql.plan.histogram import Histogram
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import (
     CountMeasure,
@@ -44,7 +47,7 @@ from dp_sql.schema.sqltype import BIGINT, Kind, SqlType
 
 Floats: TypeAlias = NDArray[np.float64]
 Numbers: TypeAlias = NDArray[Any]
-"""A result column: int64 for BIGINT, float64 for DOUBLE; one entry a group."""
+"""A result column, one entry a group: int64 for BIGINT, float64 for DOUBLE; objects where one is None."""
 
 _LARGEST = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  DuckDB's TIMESTAMP has no zone
@@ -265,12 +268,21 @@ def _spread(
 def _ranked(
     plan: PlannedRelease, released: Released, readout: ChoiceReadout, type_: SqlType
 ) -> Numbers:
-    """Return the values of the candidates that were chosen, whole ones rounded half to even."""
+    """Return the values of the candidates that were chosen, whole ones rounded half to even.
+
+    None where nothing was.
+    """
     histogram = plan.histograms[readout.histogram]
-    values = [
-        histogram.value(int(candidate))
-        for candidate in released.chosen[readout.histogram][readout.position]
-    ]
+    candidates = released.chosen[readout.histogram][readout.position]
+    values = _values(histogram, np.where(candidates == NOTHING, 0, candidates), type_)
+    if (candidates != NOTHING).all():
+        return values
+    pairs = zip(candidates, values.tolist(), strict=True)
+    return _objects([None if c == NOTHING else value for c, value in pairs])
+
+
+def _values(histogram: Histogram, candidates: Integers, type_: SqlType) -> Numbers:
+    values = [histogram.value(int(candidate)) for candidate in candidates]
     if histogram.values:
         return _typed(
             [histogram.values[min(int(v), len(histogram.values) - 1)] for v in values], type_

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from sqlglot import exp
 
 from dp_sql.dataclass import dataclass
+from dp_sql.errors import ParameterError
 from dp_sql.parser.aggregates import Call
-from dp_sql.parser.dialect import BOUNDS
+from dp_sql.parser.dialect import BOUNDS, PROPOSED
+from dp_sql.parser.options import number_text
 from dp_sql.parser.scope import Statement
 from dp_sql.plan.histogram import Choice, Extreme, Popular, Quantile, Rank
 from dp_sql.plan.release import AggregateKind
+from dp_sql.privacy.amount import exact
 from dp_sql.schema import sqltype
 from dp_sql.schema.sqltype import Kind, SqlType
 
@@ -53,6 +57,39 @@ def asked(statement: Statement, call: Call) -> Asked | None:
     kind = _KINDS.get(call.name)
     if kind is None:
         return None
+    found = _asked(statement, call, kind)
+    nodes = [node for node in call.bounds if node.this.name.lower() == PROPOSED]
+    if not nodes or not any(isinstance(choice, Quantile) for choice in found.choices):
+        return found  # elsewhere it is refused with the contribution bounds
+    if len(nodes) > 1:
+        raise statement.wrong(f"{PROPOSED} stands here twice.", nodes[1])
+    return replace(found, choices=_proposed(statement, found.choices, nodes[0]))
+
+
+def _proposed(
+    statement: Statement, choices: tuple[Choice, ...], node: exp.Expr
+) -> tuple[Choice, ...]:
+    """Return the choices with what the text proposes: how far one row may move each."""
+    hint = f"MEDIAN(x, {PROPOSED} => 2)"
+    text = number_text(node.expression)
+    if text is None:
+        raise statement.unsupported(f"{PROPOSED} is a constant above 0.", node, hint=hint)
+    try:
+        amount = exact(text, name=PROPOSED)
+    except ParameterError as error:
+        raise statement.out_of_range(error.message, node, hint=hint) from None
+    if amount <= 0:
+        raise statement.out_of_range(f"{PROPOSED} is a constant above 0.", node, hint=hint)
+    if any(not isinstance(choice, Quantile) for choice in choices):
+        raise statement.unsupported(
+            f"{PROPOSED} is said of places between 0 and 1: one row moves the ends anywhere.",
+            node,
+            hint=hint,
+        )
+    return tuple(replace(c, proposed=amount) for c in choices if isinstance(c, Quantile))
+
+
+def _asked(statement: Statement, call: Call, kind: AggregateKind) -> Asked:
     node = call.node.this if isinstance(call.node, exp.Filter) else call.node
     inner = node.this if isinstance(node, exp.WithinGroup) else node
     if any(v not in (None, False, []) for k, v in inner.args.items() if k not in _READ):

@@ -9,7 +9,7 @@ from sqlglot import exp
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import ParameterError, QueryError
 from dp_sql.parser.aggregates import Call
-from dp_sql.parser.dialect import BOUND_NAMES
+from dp_sql.parser.dialect import BOUND_NAMES, PROPOSED
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.options import number_text
 from dp_sql.parser.scope import Statement
@@ -48,7 +48,18 @@ def bounded(
     unit's count, sum or average in a group; at event level, where a unit is one row, its value.
     Raises QueryError for bounds that are written wrong or don't fit the aggregate.
     """
-    found = _read(statement, call.bounds)
+    quantile = kind in (AggregateKind.QUANTILE_CONT, AggregateKind.QUANTILE_DISC)
+    bounds = []
+    for node in call.bounds:
+        if node.this.name.lower() != PROPOSED:
+            bounds.append(node)
+        elif not quantile:
+            raise statement.unsupported(
+                f"{PROPOSED} is said of MEDIAN and quantiles.",
+                node,
+                hint=f"MEDIAN(x, {PROPOSED} => 2)",
+            )
+    found = _read(statement, bounds)
     rows, group = found.get(_PER_ROW), found.get(_PER_GROUP)
     if rows is not None:
         if argument is None or kind in (*_COUNTS, AggregateKind.COUNT_OWNERS):

@@ -17,9 +17,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 from dp_sql.errors import EngineError
 
 BOUNDS = "contribution_bounds"
-"""The argument of a function's node that holds its named contribution bounds, one PropertyEQ each."""
+"""The argument of a function's node that holds its named arguments, one PropertyEQ each."""
 
 BOUND_NAMES = ("contribution_bounds_per_group", "contribution_bounds_per_row")
+PROPOSED = "proposed"
+"""The named argument of a quantile that says how far one row may move it."""
+_NAMED = (*BOUND_NAMES, PROPOSED)
 _CLAUSE = "DIFFERENTIAL_PRIVACY"
 
 _UNITS = {  # of a date, by what GoogleSQL calls them; weeks begin on Monday
@@ -253,13 +256,13 @@ class AnalystParser(DuckDBParser):
         return self.expression(exp.PropertyEQ(this=name, expression=value))
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:  # noqa: FBT001, FBT002
-        """Read an argument; a contribution bound goes to its function's node instead."""
+        """Read an argument; a named one goes to its function's node instead."""
         if self._arguments and self._curr.token_type == TokenType.DISTINCT:
             return self._bounded_distinct() or super()._parse_lambda(alias=alias)
         if (
             not self._arguments
             or self._next.token_type != TokenType.FARROW
-            or self._curr.text.lower() not in BOUND_NAMES
+            or self._curr.text.lower() not in _NAMED
         ):
             return super()._parse_lambda(alias=alias)
         first = self._prev if self._prev.token_type == TokenType.COMMA else self._curr

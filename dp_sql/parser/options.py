@@ -269,7 +269,7 @@ def check_places(statement: Statement, tree: exp.Expr) -> None:
             around = around.parent
         if aggregate_name(node) is None or isinstance(around, exp.Window):
             raise statement.unsupported(
-                "contribution bounds belong to an aggregate.",
+                "contribution bounds and proposals belong to an aggregate.",
                 node.args[BOUNDS][0],
                 hint="SUM(x, contribution_bounds_per_group => (0, 100))",
             )

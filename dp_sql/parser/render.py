@@ -33,7 +33,7 @@ def render(tree: exp.Expr) -> str:
     for node in tree.walk():
         if BOUNDS in node.args:
             raise UnsupportedSQLError(
-                "contribution bounds belong to an aggregate of protected rows.",
+                "contribution bounds and proposals belong to an aggregate of protected rows.",
                 hint="the aggregate without them",
             )
         if isinstance(node, exp.Identifier):

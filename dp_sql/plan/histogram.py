@@ -15,11 +15,13 @@ class Quantile:
 
     continuous: between two values it is interpolated, as QUANTILE_CONT does; else it is one of them:
     of n values in order the one at ceil(fraction * n), counted from the largest where `from_top`.
+    proposed: how far one step of a neighbour may move it, for PROPOSE_TEST_RELEASE; else None.
     """
 
     fraction: Fraction
     continuous: bool
     from_top: bool = False
+    proposed: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True)

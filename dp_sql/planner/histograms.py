@@ -13,7 +13,7 @@ from dp_sql.plan import functions
 from dp_sql.plan.conversion import is_null
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Case, Expression, Literal, LiteralValue
-from dp_sql.plan.histogram import Choice, Popular, Quantile, runs_of
+from dp_sql.plan.histogram import Choice, Extreme, Popular, Quantile, runs_of
 from dp_sql.plan.printer import expression_text
 from dp_sql.plan.relation import MomentMeasure
 from dp_sql.plan.release import Aggregate, ChoiceReadout, Readout
@@ -68,21 +68,24 @@ class Known:
 
 
 def plan_histograms(aggregates: tuple[Aggregate, ...], known: Known) -> tuple[Wish, ...]:
-    """Return the histograms that answer the aggregates with a choice; equal arguments share one.
+    """Return the histograms that answer the aggregates with a choice.
+
+    Equal arguments share one, where their choices are made in one way.
 
     Raises NotPrivateError for an argument that nothing bounds, or whose values aren't public where
-    the heaviest is asked.
+    the heaviest is asked; UnsupportedSQLError where no mechanism that the schema allows answers.
     """
-    asked: dict[tuple[Expression, bool], list[Aggregate]] = {}
+    asked: dict[tuple[Expression, bool, ChoiceKind], list[Aggregate]] = {}
     for aggregate in aggregates:
         if aggregate.choice is not None:
             if aggregate.argument is None:
                 raise InternalError("a choice from no argument")
             popular = isinstance(aggregate.choice, Popular)
-            asked.setdefault((aggregate.argument, popular), []).append(aggregate)
+            kind = _kind(aggregate, aggregate.choice, known.mechanisms)
+            asked.setdefault((aggregate.argument, popular, kind), []).append(aggregate)
     return tuple(
-        (_popular if popular else _ranked)(argument, some, known)
-        for (argument, popular), some in asked.items()
+        (_popular if popular else _ranked)(argument, some, known, kind)
+        for (argument, popular, kind), some in asked.items()
     )
 
 
@@ -99,7 +102,9 @@ def choice_readouts(
     return found
 
 
-def _ranked(argument: Expression, aggregates: list[Aggregate], known: Known) -> Wish:
+def _ranked(
+    argument: Expression, aggregates: list[Aggregate], known: Known, kind: ChoiceKind
+) -> Wish:
     choices = tuple(dict.fromkeys(a.choice for a in aggregates if a.choice is not None))
     found = bounded(aggregates[0], argument, known.domain(argument))
     most = _most_places(known.cells)
@@ -114,13 +119,16 @@ def _ranked(argument: Expression, aggregates: list[Aggregate], known: Known) -> 
         places = int((high - low) / step)
     measure = MomentMeasure(_number(argument), low, high, places, 1, null_component=False)
     quantiles = [choice for choice in choices if isinstance(choice, Quantile)]
-    together = len(quantiles) > _FEW and not _sharp(len(quantiles), places, known.epsilon)
+    sharp = kind.is_local or _sharp(len(quantiles), places, known.epsilon)
+    together = len(quantiles) > _FEW and not sharp
     cut = natural and argument.type.kind is not Kind.DECIMAL
     fine = _fine(quantiles, places, most) if cut else 1
-    return Wish(argument, measure, fine, choices, known.mechanisms.quantiles[0], together)
+    return Wish(argument, measure, fine, choices, kind, together)
 
 
-def _popular(argument: Expression, aggregates: list[Aggregate], known: Known) -> Wish:
+def _popular(
+    argument: Expression, aggregates: list[Aggregate], known: Known, kind: ChoiceKind
+) -> Wish:
     """Return the histogram over the public values of an expression, without NULL."""
     inner = argument
     if isinstance(argument, Case) and len(argument.branches) == 1 and is_null(argument.otherwise):
@@ -155,20 +163,44 @@ def _popular(argument: Expression, aggregates: list[Aggregate], known: Known) ->
     last = max(1, len(values) - 1)
     measure = MomentMeasure(place, Fraction(0), Fraction(last), last, 1, null_component=False)
     choices = tuple(dict.fromkeys(a.choice for a in aggregates if a.choice is not None))
-    several = any(isinstance(choice, Popular) and choice.of > 1 for choice in choices)
-    kind = _kind(known.mechanisms.mode, several=several)
     return Wish(argument, measure, 1, choices, kind, together=False, values=values)
 
 
-def _kind(allowed: tuple[ChoiceKind, ...], *, several: bool) -> ChoiceKind:
-    """Return the best of the mechanisms that the schema allows.
+def _kind(aggregate: Aggregate, choice: Choice, mechanisms: Mechanisms) -> ChoiceKind:
+    """Return the best of the mechanisms that the schema allows for a choice.
 
-    One value is chosen with less error by permute-and-flip, whose noise has one side; for several,
-    Laplace noise on all weights costs what one choice does.
+    One heaviest value is chosen with less error by permute-and-flip, whose noise has one side; for
+    several, Laplace noise on all weights costs what one choice does. Local sensitivity answers single
+    values that one row can't carry to the end of their range.
     """
+    several = isinstance(choice, Popular) and choice.of > 1
+    allowed = mechanisms.mode if isinstance(choice, Popular) else mechanisms.quantiles
+    if isinstance(choice, Extreme) or several:
+        allowed = tuple(kind for kind in allowed if not kind.is_local)
+    text, position = aggregate.place or (None, None)
+    if not allowed:
+        why = "takes one value" if several else "takes no MIN or MAX, which one row moves anywhere"
+        where = "mode" if several else "quantiles"
+        listed = getattr(mechanisms, where)
+        raise UnsupportedSQLError(
+            f"of the mechanisms that the schema allows, {', '.join(listed)}, none answers "
+            f"{aggregate.kind.value}: local sensitivity {why}.",
+            hint="MODE(x)" if several else "QUANTILE_CONT(x, 0.99)",
+            text=text,
+            position=position,
+        )
+    kind = allowed[0]
     if several and ChoiceKind.NOISY_MAX_LAPLACE in allowed:
-        return ChoiceKind.NOISY_MAX_LAPLACE
-    return allowed[0]
+        kind = ChoiceKind.NOISY_MAX_LAPLACE
+    proposed = isinstance(choice, Quantile) and choice.proposed is not None
+    if proposed and kind is not ChoiceKind.PROPOSE_TEST_RELEASE:
+        raise UnsupportedSQLError(
+            f"quantiles are chosen by {kind.value} here, which takes no proposal.",
+            hint="leave proposed out, or mechanisms: {quantiles: [propose_test_release]} in the schema",
+            text=text,
+            position=position,
+        )
+    return kind
 
 
 def _named(expression: Expression) -> str:

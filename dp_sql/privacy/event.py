@@ -85,6 +85,28 @@ class KeySelectionEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class ApproximateEvent:
+    """A mechanism of which no more is said than that it is (`epsilon`, `delta`)-DP.
+
+    Claim:   on two neighbours its laws are P = (1 - delta) P' + delta P'' and Q alike, where P' and Q'
+             are `epsilon`-close; so accountants may treat `delta` as they treat that of key selection.
+    Why:     whatever is (epsilon, delta)-DP on two inputs is a function of randomised response with
+             that epsilon which tells its input with probability delta.
+    Assumes: nothing more.
+    Source:  [Kairouz2015]
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.epsilon, Fraction) or self.epsilon < 0:
+            raise ValueError("an epsilon must be a fraction of at least 0")
+        if not isinstance(self.delta, Fraction) or not 0 <= self.delta < 1:
+            raise ValueError("a delta must be a fraction in [0, 1)")
+
+
+@dataclass(frozen=True, slots=True)
 class SampledEvent:
     """Gaussian noise on vectors that all read one Poisson sample of the units, of this `rate`.
 
@@ -100,11 +122,15 @@ class SampledEvent:
             raise ValueError("a sample has a rate between 0 and 1 and some noise")
 
 
-Event = LaplaceEvent | GaussianEvent | KeySelectionEvent | PureEvent | SampledEvent
+Event = (
+    LaplaceEvent | GaussianEvent | KeySelectionEvent | PureEvent | ApproximateEvent | SampledEvent
+)
 
 
 def pure_epsilon(event: Event) -> Fraction | None:
     """Return the exact pure epsilon of the event's noise, or None where no finite one exists.
+
+    Of an event with a `selection_delta` it is that of the rest.
 
     A vector that moves by L1 distance d under discrete Laplace noise of scale t is d/t-DP.
     Source: [Ghosh2009].
@@ -118,12 +144,14 @@ def pure_epsilon(event: Event) -> Fraction | None:
             return Fraction(0) if all(noise.l2_squared == 0 for noise in noises) else None
         case KeySelectionEvent(noise=noise):
             return pure_epsilon(noise)
-        case PureEvent(epsilon=epsilon):
+        case PureEvent(epsilon=epsilon) | ApproximateEvent(epsilon=epsilon):
             return epsilon
         case _:
             assert_never(event)
 
 
 def selection_delta(event: Event) -> Fraction:
-    """Return the delta that key selection spends; zero for plain noise."""
-    return event.delta if isinstance(event, KeySelectionEvent) else Fraction(0)
+    """Return the delta that key selection or a choice spends; zero for plain noise."""
+    if isinstance(event, KeySelectionEvent | ApproximateEvent):
+        return event.delta
+    return Fraction(0)

@@ -4,6 +4,7 @@
     {"v": 1, "event": "gaussian", "sigma": "1024", "l2_squared": "512"}
     {"v": 1, "event": "key_selection", "noise": {…}, "delta": "1/1000000000"}  (noise: one of the others)
     {"v": 1, "event": "pure", "epsilon": "1/10"}
+    {"v": 1, "event": "approximate", "epsilon": "1/10", "delta": "1/1000000000"}
     {"v": 1, "event": "sampled", "rate": "1/100", "noises": [{…}]}
 
 Integers are texts of decimal digits, since many readers of JSON keep no more than 53 bits, and
@@ -19,6 +20,7 @@ from typing import assert_never
 
 from dp_sql.privacy.contribution import Change, Profile
 from dp_sql.privacy.event import (
+    ApproximateEvent,
     Event,
     GaussianEvent,
     KeySelectionEvent,
@@ -73,6 +75,9 @@ def _to_words(event: Event) -> dict[str, object]:
             return {**words, "delta": _ratio(delta)}
         case PureEvent(epsilon=epsilon):
             return {"v": _VERSION, "event": "pure", "epsilon": _ratio(epsilon)}
+        case ApproximateEvent(epsilon=epsilon, delta=delta):
+            amounts = {"epsilon": _ratio(epsilon), "delta": _ratio(delta)}
+            return {"v": _VERSION, "event": "approximate", **amounts}
         case SampledEvent(rate=rate, noises=noises):
             listed = [_to_words(noise) for noise in noises]
             return {"v": _VERSION, "event": "sampled", "rate": _ratio(rate), "noises": listed}
@@ -90,6 +95,8 @@ def _from_words(words: object) -> Event:
             event = KeySelectionEvent(_noise(noise_words), _fraction(delta))
         case {"v": 1, "event": "pure", "epsilon": epsilon, **rest}:
             event = PureEvent(_fraction(epsilon))
+        case {"v": 1, "event": "approximate", "epsilon": epsilon, "delta": delta, **rest}:
+            event = ApproximateEvent(_fraction(epsilon), _fraction(delta))
         case {"v": 1, "event": "sampled", "rate": rate, "noises": list(listed), **rest}:
             event = SampledEvent(_fraction(rate), tuple(map(_gaussian, listed)))
         case _:

@@ -15,6 +15,7 @@ from typing import assert_never
 
 from dp_sql.privacy.decimals import context, digits_of
 from dp_sql.privacy.event import (
+    ApproximateEvent,
     Event,
     GaussianEvent,
     KeySelectionEvent,
@@ -49,7 +50,7 @@ def rdp(event: Event, alpha: float) -> float:
             return _float_up(Fraction(alpha) * l2_squared / (2 * sigma**2))
         case KeySelectionEvent(noise=noise):
             return rdp(noise, alpha)  # what `delta` doesn't cover is the noise on the counts
-        case PureEvent(epsilon=epsilon):
+        case PureEvent(epsilon=epsilon) | ApproximateEvent(epsilon=epsilon):  # but for its `delta`
             return _float_up(_rdp_pure(alpha, epsilon))
         case SampledEvent(rate=rate, noises=noises):
             ratio = sum((Fraction(n.l2_squared, n.sigma**2) for n in noises), Fraction(0))

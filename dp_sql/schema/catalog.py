@@ -55,7 +55,10 @@ class AccountantKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BudgetSpec:
-    """A table's budget. `selection_delta` is the part of delta that key selection may spend."""
+    """A table's budget.
+
+    selection_delta: the part of delta that key selection and local sensitivity may spend.
+    """
 
     epsilon: Fraction
     delta: Fraction
@@ -112,13 +115,22 @@ class ChoiceKind(StrEnum):
     """How one of many candidates is chosen by its score.
 
     NOISY_MAX_GUMBEL has the law of EXPONENTIAL. NOISY_MAX_LAPLACE chooses by weights with Laplace
-    noise on each, so that several are chosen at the price of one.
+    noise on each, so that several are chosen at the price of one. The local ones compute the exact
+    answer, with noise for how far it could move from these very data: they need a delta.
+    SMOOTH_SENSITIVITY: of quantiles. PROPOSE_TEST_RELEASE: of quantiles and MODE; it may give NULL.
     """
 
     PERMUTE_AND_FLIP = "permute_and_flip"
     EXPONENTIAL = "exponential"
     NOISY_MAX_GUMBEL = "noisy_max_gumbel"
     NOISY_MAX_LAPLACE = "noisy_max_laplace"
+    SMOOTH_SENSITIVITY = "smooth_sensitivity"
+    PROPOSE_TEST_RELEASE = "propose_test_release"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a mechanism of local sensitivity; only a schema that names one has it."""
+        return self in (ChoiceKind.SMOOTH_SENSITIVITY, ChoiceKind.PROPOSE_TEST_RELEASE)
 
 
 class KeyRule(StrEnum):
@@ -147,7 +159,7 @@ class Mechanisms:
 
     noise: tuple[str, ...] = ("laplace", "gaussian")
     quantiles: tuple[ChoiceKind, ...] = (ChoiceKind.PERMUTE_AND_FLIP, ChoiceKind.EXPONENTIAL)
-    mode: tuple[ChoiceKind, ...] = tuple(ChoiceKind)
+    mode: tuple[ChoiceKind, ...] = tuple(kind for kind in ChoiceKind if not kind.is_local)
     keys: tuple[KeyRule, ...] = tuple(KeyRule)
 
 

@@ -213,8 +213,8 @@ class Budget(_Keys):
     )
     selection_delta: Delta | None = Field(
         default=None,
-        description="The part of delta that showing private group keys may spend: half of it for "
-        "`renyi`, all of it for `sequential` and `pure`, unless given.",
+        description="The part of delta that showing private group keys, and local sensitivity, may "
+        "spend: half of it for `renyi`, all of it for `sequential` and `pure`, unless given.",
     )
     blocks: Word | None = Field(
         default=None, description="A column whose values have a budget each. Not supported yet."
@@ -366,24 +366,37 @@ class Worker(_Keys):
 
 
 class Mechanisms(_Keys):
-    """The mechanisms that are allowed, the preferred one first. All are when left out."""
+    """The mechanisms that are allowed, the preferred one first; by default, all but the local ones."""
 
     noise: Annotated[list[Literal["laplace", "gaussian"]], Field(min_length=1)] = Field(
         default=["laplace", "gaussian"],
         description="Noise on counts and sums: the better of these.",
     )
-    quantiles: Annotated[list[Literal["permute_and_flip", "exponential"]], Field(min_length=1)] = (
-        Field(
-            default=["permute_and_flip", "exponential"],
-            description="How quantiles, MIN and MAX are chosen.",
-        )
+    quantiles: Annotated[
+        list[
+            Literal["permute_and_flip", "exponential", "smooth_sensitivity", "propose_test_release"]
+        ],
+        Field(min_length=1),
+    ] = Field(
+        default=["permute_and_flip", "exponential"],
+        description="How quantiles, MIN and MAX are chosen. `smooth_sensitivity` and "
+        "`propose_test_release` need a delta, and err by more on most data.",
     )
     mode: Annotated[
-        list[Literal["permute_and_flip", "exponential", "noisy_max_gumbel", "noisy_max_laplace"]],
+        list[
+            Literal[
+                "permute_and_flip",
+                "exponential",
+                "noisy_max_gumbel",
+                "noisy_max_laplace",
+                "propose_test_release",
+            ]
+        ],
         Field(min_length=1),
     ] = Field(
         default=["permute_and_flip", "exponential", "noisy_max_gumbel", "noisy_max_laplace"],
-        description="How MODE and TOP_K are chosen.",
+        description="How MODE and TOP_K are chosen. `propose_test_release` needs a delta, gives NULL "
+        "where the most frequent value isn't far ahead, and answers MODE alone.",
     )
     keys: Annotated[
         list[

@@ -36,6 +36,14 @@ EXPECTED = {
         r"65 sums in one statement of epsilon 0.5",
         r"right for 7[0-4]\.\d% of the others, where 5\d\.\d% are of one kind",
     ],
+    "local_sensitivity.py": [
+        r"Median age and most frequent sex at epsilon 1",
+        r"100,000 rows  permute_and_flip      median off by 0\.\d\d years +\(NULL  0 times\), mode right  7",
+        r"2,000 rows  propose_test_release  median off by \d+\.\d\d years",
+        r"200 rows  smooth_sensitivity    median off by \d+\.\d\d years",
+        r"200 rows  propose_test_release  median never shown +\(NULL  7 times\)",
+        r"permute_and_flip, was off by least on [23] of 3",
+    ],
     "purchases.py": [
         r"purchases: 6\d{4}",
         r"1997-01: \d+ orders, with 95 % confidence between",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import duckdb
@@ -41,7 +43,28 @@ CALLS = (
 
 @pytest.fixture(scope="module", params=["user", "event"])
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> object:
-    folder = tmp_path_factory.mktemp("ranks")
+    yield from both(tmp_path_factory.mktemp("ranks"), request.param)
+
+
+LOCAL = {
+    "smooth_sensitivity": (
+        "user",
+        "mechanisms: {quantiles: [smooth_sensitivity, permute_and_flip]}",
+    ),
+    "propose_test_release": (
+        "event",
+        "mechanisms: {quantiles: [propose_test_release, exponential], mode: [propose_test_release]}",
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=LOCAL)
+def local(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> object:
+    yield from both(tmp_path_factory.mktemp("local"), *LOCAL[request.param])
+
+
+def both(folder: Path, level: str, more: str = "") -> Iterator[object]:
+    """Yield a connection to rows that are drawn, and DuckDB's own to the same rows."""
     r = Random(7)
     rows = []
     for _ in range(501):
@@ -61,8 +84,8 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     )
     plain.execute("INSERT INTO rows VALUES " + ", ".join(rows))
     plain.close()
-    text = SCHEMA % request.param
-    if request.param == "event":
+    text = SCHEMA % level + more
+    if level == "event":
         text = text.replace("unit: person, ", "").replace("    owner: uid\n", "")
         text = re.sub("    limits.*\n", "", text)
     (folder / "schema.yaml").write_text(text)
@@ -71,6 +94,27 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     yield connection, plain
     connection.close()
     plain.close()
+
+
+@pytest.mark.parametrize("call", [c for c in CALLS if "n > 3" not in c and c != "MEDIAN(d)"])
+def test_by_local_sensitivity_equal_to_duckdb(
+    local: tuple[dp_sql.Connection, duckdb.DuckDBPyConnection], call: str
+) -> None:
+    connection, plain = local
+    sql = f"SELECT {call} AS v FROM rows"
+    rows = connection.sql(sql, epsilon=10**8, delta="1e-9").fetchall()
+    expected = plain.execute(sql).fetchall()
+    assert same(list(rows[0]), list(expected[0])), (rows, expected)
+
+
+@pytest.mark.parametrize("local", ["propose_test_release"], indirect=True)
+def test_a_proposal_decides_whether_a_median_shows(
+    local: tuple[dp_sql.Connection, duckdb.DuckDBPyConnection],
+) -> None:
+    connection, plain = local
+    sql = "SELECT MEDIAN(d, proposed => 5) AS near, MEDIAN(d, PROPOSED => 0.5) AS far FROM rows"
+    (row,) = connection.sql(sql, epsilon=10**8, delta="1e-9").fetchall()
+    assert row == (*plain.execute("SELECT MEDIAN(d) FROM rows").fetchall()[0], None)
 
 
 def same(found: object, wanted: object) -> bool:

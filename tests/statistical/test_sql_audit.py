@@ -18,18 +18,19 @@ from test_release_audit import epsilon_at_least
 
 import dp_sql
 from dp_sql.executor import lower_relation, lower_vector
-from dp_sql.mechanisms import chooser
+from dp_sql.mechanisms import chooser, local
 from dp_sql.mechanisms.sampler import Rate
 from dp_sql.plan.vector import NormMeasure
 from dp_sql.privacy.contribution import Change
 from dp_sql.sensitivity import delta, histogram
 
 EPSILON = 1.0
+NOTHING = -100  # stands for NULL
 SCHEMA = """
 version: 1
 database: duckdb:///rows.duckdb
 privacy: {level: LEVEL, adjacency: add_remove, unit: person, caps: {epsilon: 100}}
-mechanisms: {mode: [KIND], quantiles: [permute_and_flip]}
+mechanisms: {mode: [KIND], quantiles: [RANKS]}
 tables:
   rows:
     owner: uid
@@ -71,6 +72,7 @@ def answers(
     level: str,
     runs: int,
     kind: str = "permute_and_flip",
+    ranks: str = "permute_and_flip",
     **amounts: str,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the answers of all groups without and with one row more in each."""
@@ -79,6 +81,7 @@ def answers(
         here = folder / name
         here.mkdir()
         text = SCHEMA.replace("LEVEL", level).replace("KIND", kind).replace("RUNS", str(runs))
+        text = text.replace("RANKS", ranks)
         if level == "event":
             lines = [w for w in text.splitlines() if "owner:" not in w and "limits:" not in w]
             text = "\n".join(lines).replace("unit: person, ", "")
@@ -98,7 +101,9 @@ def answers(
             asked: dict[str, str] = {"epsilon": str(EPSILON), "delta": "1e-9", **amounts}
             found = connection.sql(sql, **asked).fetchall()  # type: ignore[arg-type]
         assert len(found) == runs
-        samples.append(np.array([row[0] for row in found], dtype=float))
+        samples.append(
+            np.array([NOTHING if row[0] is None else row[0] for row in found], dtype=float)
+        )
     return samples[0], samples[1]
 
 
@@ -198,3 +203,48 @@ def test_the_audit_finds_a_block_that_moves_further_than_claimed(
     call, more = CASES["blocks"]
     samples = answers(tmp_path, call, more, level="event", runs=4_000, kind="permute_and_flip")
     assert epsilon_at_least(*samples) > EPSILON
+
+
+BY_LOCAL = {
+    "smooth": ("MEDIAN(x)", (8, 4), {"ranks": "smooth_sensitivity"}),
+    "smooth ninth": ("QUANTILE_DISC(x, 0.9)", (8, 4), {"ranks": "smooth_sensitivity"}),
+    "tested": ("MEDIAN(x, proposed => 1)", (8, 4), {"ranks": "propose_test_release"}),
+    "mode": ("MODE(y)", (4, 5), {"kind": "propose_test_release"}),
+}
+DELTA = 0.05  # so large that it shows
+
+
+@pytest.mark.parametrize("level", ["event", pytest.param("user", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", BY_LOCAL)
+def test_neighbours_look_no_more_different_by_local_sensitivity(
+    name: str, level: str, tmp_path: Path
+) -> None:
+    call, more, kinds = BY_LOCAL[name]
+    samples = answers(tmp_path, call, more, level=level, runs=2_000, delta=str(DELTA), **kinds)
+    assert epsilon_at_least(*samples, delta=DELTA) <= EPSILON
+
+
+def test_the_audit_finds_noise_for_these_data_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = local.moves
+
+    def near(*group: Any) -> local.Moves:
+        """Return how far the quantile moves from the data themselves, and no step further."""
+        found = known(*group)
+        return local.Moves(found.steps[:1], np.minimum(found.places[:1], 1))
+
+    monkeypatch.setattr(local, "moves", near)
+    kinds = {"ranks": "smooth_sensitivity", "delta": str(DELTA)}
+    call, more, _ = BY_LOCAL["smooth ninth"]
+    samples = answers(tmp_path, call, more, level="event", runs=4_000, **kinds)
+    assert epsilon_at_least(*samples, delta=DELTA) > EPSILON
+
+
+def test_the_audit_finds_a_mode_that_is_shown_untested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "laplace_threshold", lambda *_, **__: -(2**60))
+    call, more, kinds = BY_LOCAL["mode"]
+    samples = answers(tmp_path, call, more, level="event", runs=2_000, delta=str(DELTA), **kinds)
+    assert epsilon_at_least(*samples, delta=DELTA) > EPSILON

@@ -10,6 +10,7 @@ from budget_cases import gaussian, laplace, one_coordinate, selection
 from dp_sql.privacy.contribution import Change
 from dp_sql.privacy.cost import FREE
 from dp_sql.privacy.event import (
+    ApproximateEvent,
     GaussianEvent,
     KeySelectionEvent,
     LaplaceEvent,
@@ -42,6 +43,16 @@ def test_key_selection_costs_its_noise_and_its_delta() -> None:
     event = KeySelectionEvent(noise, Fraction(1, 10**9))
     assert pure_epsilon(event) == Fraction(1, 10)
     assert selection_delta(event) == Fraction(1, 10**9)
+
+
+def test_an_approximate_event_keeps_its_delta_apart() -> None:
+    event = ApproximateEvent(Fraction(1, 2), Fraction(1, 10**9))
+    assert pure_epsilon(event) == Fraction(1, 2)
+    assert selection_delta(event) == Fraction(1, 10**9)
+    with pytest.raises(ValueError, match="delta"):
+        ApproximateEvent(Fraction(1), Fraction(1))
+    with pytest.raises(ValueError, match="epsilon"):
+        ApproximateEvent(Fraction(-1), Fraction(0))
 
 
 @pytest.mark.parametrize("scale", [0, -1, 1.5, True, np.int64(3)])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dp_sql.privacy.contribution import Change
 from dp_sql.privacy.event import (
+    ApproximateEvent,
     Event,
     GaussianEvent,
     KeySelectionEvent,
@@ -41,7 +42,8 @@ sampled = st.builds(
     st.fractions(0, 1).filter(lambda rate: 0 < rate < 1),
     st.lists(gaussians, min_size=1, max_size=3).map(tuple),
 )
-events = st.one_of(noises, st.builds(KeySelectionEvent, noises, deltas), pure, sampled)
+approximate = st.builds(ApproximateEvent, st.fractions(min_value=0), deltas)
+events = st.one_of(noises, st.builds(KeySelectionEvent, noises, deltas), pure, approximate, sampled)
 
 
 @settings(deadline=None)
@@ -68,11 +70,13 @@ def test_the_words_are_those_that_old_ledgers_hold() -> None:
     assert event_to_json(KeySelectionEvent(GaussianEvent(1024, 0), delta)) == chosen
     pure = '{"v":1,"event":"pure","epsilon":"1/10"}'
     assert event_to_json(PureEvent(Fraction(1, 10))) == pure
+    less = '{"v":1,"event":"approximate","epsilon":"1/10","delta":"1/1000000000"}'
+    assert event_to_json(ApproximateEvent(Fraction(1, 10), delta)) == less
     some = '{"v":1,"event":"sampled","rate":"1/100","noises":[' + gaussian + "]}"
     assert event_to_json(SampledEvent(Fraction(1, 100), (GaussianEvent(1024, 0),))) == some
     coins = '{"v":1,"event":"key_selection","noise":' + pure + ',"delta":"1/1000000000"}'
     assert event_to_json(KeySelectionEvent(PureEvent(Fraction(1, 10)), delta)) == coins
-    for text in (laplace, gaussian, chosen, pure, some, coins):
+    for text in (laplace, gaussian, chosen, pure, less, some, coins):
         assert event_to_json(event_from_json(text)) == text
 
 
@@ -92,6 +96,8 @@ LAPLACE = {"v": 1, "event": "laplace", "scale": "3", "profiles": [[["1", "1"]]]}
         {**GAUSSIAN, "event": "cauchy"},
         {"v": 1, "event": "pure", "epsilon": "0.1"},
         {"v": 1, "event": "pure", "epsilon": "1/10", "delta": "0/1"},
+        {"v": 1, "event": "approximate", "epsilon": "1/10"},
+        {"v": 1, "event": "approximate", "epsilon": "1/10", "delta": "1/1"},
         {**GAUSSIAN, "more": "1"},
         {"v": 1, "event": "sampled", "rate": "1/10", "noises": []},
         {"v": 1, "event": "sampled", "rate": "1/1", "noises": [GAUSSIAN]},

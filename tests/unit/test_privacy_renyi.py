@@ -8,7 +8,13 @@ import pytest
 from budget_cases import one_coordinate
 
 from dp_sql.privacy.contribution import Change
-from dp_sql.privacy.event import GaussianEvent, KeySelectionEvent, LaplaceEvent, PureEvent
+from dp_sql.privacy.event import (
+    ApproximateEvent,
+    GaussianEvent,
+    KeySelectionEvent,
+    LaplaceEvent,
+    PureEvent,
+)
 from dp_sql.privacy.renyi import alpha_star, conversion, rdp, rdp_budget
 
 MILLIONTH = Fraction(1, 10**6)
@@ -143,6 +149,9 @@ def test_a_pure_mechanism_costs_what_randomised_response_does(
         found = rdp(PureEvent(epsilon), alpha)
         assert truth <= found <= truth * (1 + mpmath.mpf(10) ** -12)
         assert found <= float(epsilon) * (1 + 1e-15)
+        assert (
+            rdp(ApproximateEvent(epsilon, Fraction(1, 10**6)), alpha) == found
+        )  # but for its delta
 
 
 def test_a_pure_mechanism_costs_no_less_than_laplace_noise_of_the_same_epsilon() -> None:
