@@ -50,12 +50,18 @@ class AccountantKind(StrEnum):
 
     PURE = "pure"
     SEQUENTIAL = "sequential"
+    ADVANCED = "advanced"
+    ZCDP = "zcdp"
     RENYI = "renyi"
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetSpec:
-    """A table's budget. `selection_delta` is the part of delta that key selection may spend."""
+    """A table's budget.
+
+    selection_delta: the part of delta that key selection may spend; under `advanced`, what all deltas of
+    statements may add up to, those of Gaussian noise too.
+    """
 
     epsilon: Fraction
     delta: Fraction

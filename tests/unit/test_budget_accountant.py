@@ -23,7 +23,7 @@ from dp_sql.privacy.event import LaplaceEvent, pure_epsilon
 from dp_sql.privacy.renyi import rdp
 from dp_sql.schema.catalog import AccountantKind, BudgetSpec
 
-PURE, SEQUENTIAL, RENYI = AccountantKind
+PURE, SEQUENTIAL, ADVANCED, ZCDP, RENYI = AccountantKind
 
 
 def how_many(rule: Filter, cost: Cost) -> int:
@@ -40,6 +40,12 @@ def how_many(rule: Filter, cost: Cost) -> int:
         (PURE, "0.01", 100),
         (SEQUENTIAL, "0.1", 10),
         (SEQUENTIAL, "0.01", 100),
+        (ADVANCED, "0.5", 0),
+        (ADVANCED, "0.1", 3),
+        (ADVANCED, "0.01", 349),
+        (ZCDP, "0.5", 0),
+        (ZCDP, "0.1", 4),
+        (ZCDP, "0.01", 487),
         (RENYI, "0.5", 2),
         (RENYI, "0.1", 10),
         (RENYI, "0.05", 23),
@@ -124,7 +130,7 @@ def test_deltas_of_key_selection_are_summed_apart(accountant: AccountantKind) ->
 
 
 def test_a_statement_that_is_free_fits_a_budget_that_is_used_up() -> None:
-    for accountant in AccountantKind:
+    for accountant in (PURE, SEQUENTIAL, RENYI):
         rule = rule_of(budget("1", "0", accountant, "0"))
         full = price(rule, laplace("0.5") + laplace("0.5"))
         assert fits(rule, NOTHING, full)
@@ -142,10 +148,12 @@ def test_without_a_delta_for_noise_the_renyi_accountant_is_the_pure_sum(delta: s
     assert not fits(rule, NOTHING, price(rule, gaussian(10**9)))
 
 
-def test_only_the_renyi_accountant_has_an_order() -> None:
-    assert order_of(budget("1", "1e-6", PURE, "0")) is None
-    assert order_of(budget("1", "1e-6", SEQUENTIAL, "0")) is None
-    assert order_of(budget("1", "1e-6", RENYI, "0")) is not None
+def test_only_renyi_and_zcdp_have_an_order() -> None:
+    for accountant in (PURE, SEQUENTIAL, ADVANCED):
+        assert order_of(budget("1", "1e-6", accountant, "0")) is None
+    order = order_of(budget("1", "1e-6", RENYI, "0"))
+    assert order is not None
+    assert order_of(budget("1", "1e-6", ZCDP, "0")) == order
 
 
 def test_a_divergence_beyond_all_floats_never_fits_the_renyi_rule() -> None:

@@ -10,7 +10,7 @@ from dp_sql.budget.left import Share, largest_epsilon, refusal, repeats, shares
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.schema.catalog import AccountantKind
 
-PURE, SEQUENTIAL, RENYI = AccountantKind
+PURE, SEQUENTIAL, ADVANCED, ZCDP, RENYI = AccountantKind
 
 
 def spend_of(rule: Filter, *costs: Cost) -> Spend:

@@ -17,20 +17,6 @@ UNSUPPORTED: dict[str, tuple[str, str, str, int, int]] = {  # old, new, name, li
         14,
     ),
     "privacy.budget": ("group_size: 2", "budget: {epsilon: 1}", "privacy.budget", 6, 3),
-    "advanced": (
-        "accountant: renyi",
-        "accountant: advanced",
-        "tables.orders.budget.accountant: advanced",
-        15,
-        51,
-    ),
-    "zcdp": (
-        "accountant: renyi",
-        "accountant: zcdp",
-        "tables.orders.budget.accountant: zcdp",
-        15,
-        51,
-    ),
     "gdp": ("accountant: renyi", "accountant: gdp", "tables.orders.budget.accountant: gdp", 15, 51),
     "blocks": ("accountant: renyi", "blocks: ordered_on", "tables.orders.budget.blocks", 15, 39),
     "per_analyst": (
