@@ -311,7 +311,7 @@ class Connection:
         owed: dict[str, Cost] = {}
         for table, cost in costs.items():
             identity = self._identities[table]
-            owed[identity] = owed.get(identity, FREE) + cost
+            owed[identity] = owed.get(identity, FREE).then(cost)
         return self._ledger.reserve(record, owed)
 
     def _finish(self, receipt: Receipt | None, *, answered: bool) -> None:

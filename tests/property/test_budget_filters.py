@@ -107,7 +107,7 @@ def test_one_statement_with_two_releases_costs_no_more_than_two_statements(
     spec: BudgetSpec, one: Cost, other: Cost
 ) -> None:
     rule = rule_of(spec)
-    together = price(rule, one + other)
+    together = price(rule, one.then(other))
     apart = price(rule, one) + price(rule, other)
     for whole, sum_ in zip(amounts(together), amounts(apart), strict=True):
         assert (whole is None) == (sum_ is None)
@@ -116,6 +116,17 @@ def test_one_statement_with_two_releases_costs_no_more_than_two_statements(
 
 def amounts(spend: Spend) -> tuple[int | None, ...]:
     return (spend.pure, spend.rdp, spend.selection_delta, spend.epsilon, spend.delta)
+
+
+@settings(deadline=None)
+@given(specs(), costs(), costs())
+def test_shares_of_joint_noise_cost_no_less_than_guarantees_do(
+    spec: BudgetSpec, one: Cost, other: Cost
+) -> None:
+    rule = rule_of(spec)
+    joint, apart = price(rule, one + other), price(rule, one.then(other))
+    for whole, sum_ in zip(amounts(joint), amounts(apart), strict=True):
+        assert whole is None or (sum_ is not None and sum_ <= whole)
 
 
 @settings(deadline=None)

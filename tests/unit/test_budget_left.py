@@ -119,13 +119,13 @@ def test_the_rules_of_guarantees_promise_an_epsilon_for_all_noise() -> None:
     spent = spend_of(sequential, gaussian(10, "0.75", "1e-9"))
     assert largest_epsilon(sequential, spent, gaussian(10, "0.5", "1e-9")) == Fraction(1, 4)
     advanced = rule_of(budget("1", "2e-6", ADVANCED))
-    two = gaussian(1, "1", "1e-9") + gaussian(1, "1", "1e-9")
+    two = gaussian(1, "1", "1e-9").then(gaussian(1, "1", "1e-9"))
     found = largest_epsilon(advanced, NOTHING, two)
     assert found is not None
     half = gaussian(1, str(float(found / 2)), "1e-9")
-    assert fits(advanced, NOTHING, price(advanced, half + half))
+    assert fits(advanced, NOTHING, price(advanced, half.then(half)))
     more = gaussian(1, str(float(found / 2) + 0.001), "1e-9")
-    assert not fits(advanced, NOTHING, price(advanced, more + more))
+    assert not fits(advanced, NOTHING, price(advanced, more.then(more)))
 
 
 @pytest.mark.parametrize(
