@@ -79,14 +79,30 @@ def test_explain_and_budget_tell_what_each_accountant_takes(
             connection.sql(COUNT, epsilon="0.1")
 
 
-@pytest.mark.parametrize("accountant", ["advanced", "zcdp"])
-def test_the_epsilon_that_a_refusal_names_fits(opened: Open, accountant: str) -> None:
-    with opened(f"{{epsilon: 1, delta: 1e-6, accountant: {accountant}}}") as connection:
+@pytest.mark.parametrize(
+    ("accountant", "noise"),
+    [
+        ("advanced", "[laplace]"),
+        ("zcdp", "[laplace]"),
+        ("sequential", "[gaussian]"),
+        ("advanced", "[gaussian]"),
+    ],
+)
+@pytest.mark.parametrize(
+    "sql", [COUNT, "SELECT city, COUNT(*), AVG(pay) FROM people GROUP BY city"]
+)
+def test_the_epsilon_that_a_refusal_names_fits(
+    opened: Open, accountant: str, noise: str, sql: str
+) -> None:
+    with opened(f"{{epsilon: 1, delta: 1e-6, accountant: {accountant}}}", noise) as connection:
+        connection.sql(COUNT, epsilon="0.05", delta="1e-8")
         with pytest.raises(BudgetExceededError) as caught:
-            connection.sql(COUNT, epsilon=1)
+            connection.sql(sql, epsilon=1, delta="1e-7")
         assert caught.value.hint is not None
         fitting = caught.value.hint.removeprefix("epsilon = ").removesuffix(" would fit")
-        connection.sql(COUNT, epsilon=fitting)
+        with pytest.raises(BudgetExceededError):
+            connection.sql(sql, epsilon=float(fitting) * 1.02, delta="1e-7")
+        connection.sql(sql, epsilon=fitting, delta="1e-7")
 
 
 def test_sets_of_keys_that_share_gaussian_noise_are_one_step_of_advanced_composition(
