@@ -75,6 +75,26 @@ def test_several_tables_are_charged_all_or_none(ledger: Ledger, full: str) -> No
     assert {identity: ledger.state(identity) for identity in "ab"} == before
 
 
+@pytest.mark.parametrize("kind", list(AccountantKind))
+def test_a_table_keeps_its_accountant_and_what_it_spent(
+    kind: AccountantKind, tmp_path: Path
+) -> None:
+    spec = budget("1", "2e-6", kind)
+    with new_ledger(tmp_path / "shop.ledger", spec) as ledger:
+        ledger.reserve(statement(), {"a": laplace("0.1")})
+        before = ledger.state("a")
+    with open_ledger(tmp_path / "shop.ledger") as again:
+        again.register("a", "a", UNIT, spec)
+        assert again.state("a") == before
+        assert again.state("a").registration.rule == before.registration.rule
+        other = next(each for each in AccountantKind if each is not kind)
+        with pytest.raises(LedgerError, match="Editing a schema changes no budget"):
+            again.register("a", "a", UNIT, replace(spec, accountant=other))
+        with pytest.raises(BudgetExceededError):
+            again.reserve(statement(), {"a": laplace("1")})
+        assert again.verify().problems == ()
+
+
 def test_several_statements_are_charged_in_order_or_none_is(ledger: Ledger) -> None:
     first, second = statement("SELECT 1"), statement("SELECT 2", "ada")
     asked = [(first, {"b": laplace("0.25")}), (second, {"a": laplace("0.5"), "b": laplace("0.5")})]
