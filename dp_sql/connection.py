@@ -15,6 +15,7 @@ from typing import Any, Self
 from dp_sql import stages
 from dp_sql.accuracy import accurate, read_asked, too_dear
 from dp_sql.amounts import Amounts, parts, read_amounts
+from dp_sql.batch import Spending, read_batch
 from dp_sql.budget import open_ledger
 from dp_sql.budget.record import BudgetState, Receipt, StatementRecord, Status
 from dp_sql.cursor import Cursor
@@ -124,17 +125,47 @@ class Connection:
                 return self._set(setting)
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
         try:
-            receipt = self._reserve(query, prepared.costs)
+            receipts = self._reserve([(query, prepared.costs)] if prepared.costs else [])
         except BudgetExceededError as error:
             raise too_dear(error, prepared.query) from None
-        try:
-            answer, released = stages.run(
-                prepared, self._catalog, self._engine, self._post, self._sampler
-            )
-        except BaseException:
-            self._finish(receipt, answered=False)
-            raise
-        self._finish(receipt, answered=True)
+        with self._answering(receipts):
+            return self._run(prepared)
+
+    def batch(
+        self,
+        queries: Sequence[str],
+        *,
+        epsilon: Amount,
+        delta: Amount | None = None,
+        weights: Sequence[Amount] | None = None,
+    ) -> list[Result]:
+        """Answer statements that are declared together and share one epsilon; results in their order.
+
+        epsilon, delta: of all of them together. delta: where not given, each statement has its own, of
+        the session or the schema. weights: how much each statement's squared error counts, 1 where not
+        given; the epsilons are then those at which the sum is least (`Result.cost` tells them).
+        All are charged in one transaction, or none is. Raises what `sql` raises; where one of them
+        fails after that, all stay charged and none is returned.
+        """
+        self._open()
+        asked = read_batch(queries, epsilon, delta, weights)
+        trial = [self._of_batch(*each) for each in zip(asked.queries, asked.even(), strict=True)]
+        spent = asked.split(trial)
+        prepared = [self._of_batch(*each) for each in zip(asked.queries, spent, strict=True)]
+        asked.check(prepared)
+        paid = [(q, one.costs) for q, one in zip(asked.queries, prepared, strict=True) if one.costs]
+        with self._answering(self._reserve(paid)):
+            return [self._run(one) for one in prepared]
+
+    def _of_batch(self, query: str, spending: Spending) -> stages.Prepared:
+        with self._with_example(query):
+            return self._prepare(query, spending.epsilon, spending.delta, None, None, None)
+
+    def _run(self, prepared: stages.Prepared) -> Result:
+        """Answer a statement that is paid."""
+        answer, released = stages.run(
+            prepared, self._catalog, self._engine, self._post, self._sampler
+        )
 
         def spread(level: float) -> list[tuple[Interval, ...]]:
             return stages.intervals(prepared, answer, released, self._post, self._sampler, level)
@@ -303,20 +334,27 @@ class Connection:
         answer = Answer(("explain",), ("VARCHAR",), rows, ())
         return Result(answer, {}, lambda _: [(None,) for _ in rows])
 
-    def _reserve(self, query: str, costs: Mapping[str, Cost]) -> Receipt | None:
-        """Debit every table of a statement, all or none, durably, before a row is read."""
-        if not costs:
-            return None
-        record = StatementRecord(uuid.uuid4().hex, self._analyst, query)
-        owed: dict[str, Cost] = {}
-        for table, cost in costs.items():
-            identity = self._identities[table]
-            owed[identity] = owed.get(identity, FREE) + cost
-        return self._ledger.reserve(record, owed)
+    def _reserve(self, asked: Sequence[tuple[str, Mapping[str, Cost]]]) -> tuple[Receipt, ...]:
+        """Debit every table of some statements, all or none, durably, before a row is read."""
+        records = []
+        for query, costs in asked:
+            owed: dict[str, Cost] = {}
+            for table, cost in costs.items():
+                identity = self._identities[table]
+                owed[identity] = owed.get(identity, FREE).then(cost)
+            records.append((StatementRecord(uuid.uuid4().hex, self._analyst, query), owed))
+        return self._ledger.reserve_all(records) if records else ()
 
-    def _finish(self, receipt: Receipt | None, *, answered: bool) -> None:
-        if receipt is not None:
-            self._ledger.finish(receipt, Status.ANSWERED if answered else Status.FAILED)
+    @contextmanager
+    def _answering(self, receipts: Sequence[Receipt]) -> Iterator[None]:
+        """Note in the ledger whether statements that are paid were answered: all of them, or none."""
+        status = Status.FAILED
+        try:
+            yield
+            status = Status.ANSWERED
+        finally:
+            for receipt in receipts:
+                self._ledger.finish(receipt, status)
 
     def _costs(self, costs: Mapping[str, Cost]) -> dict[str, Cost]:
         return {self._catalog.tables[table].name: cost for table, cost in costs.items()}

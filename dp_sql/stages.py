@@ -122,10 +122,12 @@ def prepare(
     tables = {release.name: declared(release) for release in query.releases}
     columns, types = post.describe(query.residual, tables)
     costs: dict[str, Cost] = {}
-    for step in steps:
-        if step.measurement.cost != FREE:
-            for table in step.plan.release.tables:
-                costs[table] = costs.get(table, FREE) + step.measurement.cost
+    for parsed in query.releases:
+        own = (s.measurement.cost for s in steps if s.plan.release.name == parsed.name)
+        cost = sum(own, FREE)  # of all its sets of keys: none of them is a guarantee alone
+        if cost != FREE:
+            for table in parsed.tables:
+                costs[table] = costs.get(table, FREE).then(cost)
     return Prepared(query, tuple(steps), public.tables, columns, types, costs)
 
 

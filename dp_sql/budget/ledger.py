@@ -16,14 +16,15 @@ depends on clocks.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import reduce
 from types import TracebackType
 from typing import Self
 
 from dp_sql.budget import rows
-from dp_sql.budget.accountant import fits, order_of, price
+from dp_sql.budget.accountant import NOTHING, Spend, fits, order_of, price
 from dp_sql.budget.left import refusal, repeats, shares
 from dp_sql.budget.record import (
     BudgetState,
@@ -41,6 +42,9 @@ from dp_sql.privacy.amount import show
 from dp_sql.privacy.cost import Cost
 from dp_sql.privacy.unit import Adjacency, Named, PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec, ascii_lower
+
+Asked = tuple[StatementRecord, Mapping[str, Cost]]
+"""A statement and what it costs each table that it reads, by identity."""
 
 _ANEW = (
     "or give the table a new `id`: that starts a second budget, and its people lose at most the sum"
@@ -81,12 +85,30 @@ class Ledger:
         and where the ledger can't be written: then nothing was charged, or the charge stands
         without an answer.
         """
+        (receipt,) = self.reserve_all([(statement, costs)])
+        return receipt
+
+    def reserve_all(self, asked: Sequence[Asked]) -> tuple[Receipt, ...]:
+        """Charge several statements in one transaction, as `reserve` does one: all of them, or none."""
         with self._store.transaction(write=True) as connection:
             time = _now()
-            number = rows.add_statement(connection, statement, time)
-            for identity in sorted(costs):
-                _charge(connection, (number, time, statement), identity, costs[identity])
-        return Receipt(number, statement.query_id)
+            numbers = [rows.add_statement(connection, record, time) for record, _ in asked]
+            charges: dict[int, list[tuple[Registration, Cost, Spend]]] = {n: [] for n in numbers}
+            for identity in sorted({identity for _, costs in asked for identity in costs}):
+                owed = {
+                    n: c[identity]
+                    for n, (_, c) in zip(numbers, asked, strict=True)
+                    if identity in c
+                }
+                known, spends = _charge(connection, identity, list(owed.values()))
+                for (number, cost), spend in zip(owed.items(), spends, strict=True):
+                    charges[number].append((known, cost, spend))
+            for number, (record, _) in zip(numbers, asked, strict=True):
+                for charge in charges[number]:
+                    _append(connection, (number, time, record), *charge)
+        return tuple(
+            Receipt(n, record.query_id) for n, (record, _) in zip(numbers, asked, strict=True)
+        )
 
     def finish(self, receipt: Receipt, status: Status) -> bool:
         """Note what became of a statement; return whether the note was written.
@@ -154,18 +176,31 @@ class Ledger:
 
 
 def _charge(
-    connection: sqlite3.Connection,
-    asked: tuple[int, str, StatementRecord],
-    identity: str,
-    cost: Cost,
-) -> None:
-    """Append the charge of one table, or raise BudgetExceededError where it has no room."""
+    connection: sqlite3.Connection, identity: str, costs: list[Cost]
+) -> tuple[Registration, list[Spend]]:
+    """Add costs to the sums of one table, or raise BudgetExceededError where it has no room for all.
+
+    Returned are the table and what each cost takes from it.
+    """
     known = _registered(connection, identity)
     totals = rows.sums_of(connection, identity)
-    rule = known.rule
-    spend = price(rule, cost)
-    if not fits(rule, totals.spent, spend):
-        raise refusal(known.name, rule, totals.spent, cost)
+    rule, spent = known.rule, totals.spent
+    spends = [price(rule, cost) for cost in costs]
+    spend = sum(spends, NOTHING)
+    if not fits(rule, spent, spend):
+        raise refusal(known.name, rule, spent, reduce(Cost.then, costs))
+    rows.put_sums(connection, identity, rows.Sums(totals.entries + len(costs), spent + spend))
+    return known, spends
+
+
+def _append(
+    connection: sqlite3.Connection,
+    asked: tuple[int, str, StatementRecord],
+    known: Registration,
+    cost: Cost,
+    spend: Spend,
+) -> None:
+    """Append the entry of one table's charge."""
     number, time, record = asked
     last, previous = rows.head(connection)
     entry = Entry(
@@ -176,12 +211,11 @@ def _charge(
         record.analyst,
         record.sql,
         Status.RESERVED,
-        identity,
+        known.identity,
         spend,
         cost.events,
     )
     rows.add_entry(connection, entry, known.digest, previous)
-    rows.put_sums(connection, identity, rows.Sums(totals.entries + 1, totals.spent + spend))
 
 
 def _registered(connection: sqlite3.Connection, identity: str) -> Registration:

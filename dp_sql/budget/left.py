@@ -12,9 +12,9 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import assert_never
 
-from dp_sql.budget.accountant import DELTA_UNITS, EPSILON_UNITS, Filter, Spend, fits, price
+from dp_sql.budget.accountant import EPSILON_UNITS, Filter, Limit, Spend, fits, limits, price
 from dp_sql.dataclass import dataclass
-from dp_sql.errors import BudgetExceededError, InternalError
+from dp_sql.errors import BudgetExceededError
 from dp_sql.privacy.amount import show_down, show_up
 from dp_sql.privacy.cost import Cost
 from dp_sql.privacy.event import (
@@ -25,9 +25,19 @@ from dp_sql.privacy.event import (
     LaplaceEvent,
     PureEvent,
     SampledEvent,
+    pure_epsilon,
 )
 from dp_sql.schema.catalog import AccountantKind
 
+_DELTAS = {
+    "delta": "delta",
+    "statement_delta": "the delta of statements",
+    "selection_delta": "the delta of key selection",
+}
+_SUMS = {
+    "rho": "which is zCDP of {}",
+    "squares": "whose square counts {}",
+}
 _CHOICE = Fraction(257, 256)  # a choice may cost that much more than its share scaled down says
 
 
@@ -35,8 +45,9 @@ _CHOICE = Fraction(257, 256)  # a choice may cost that much more than its share 
 class Share:
     """How much of one rule of a table is used.
 
-    rule: "epsilon", "renyi", "delta" or "selection_delta". spent: None is infinite. The `renyi`
-    accountant admits a statement while its "epsilon" or its "renyi" has room.
+    rule: "epsilon", "renyi", "rho" (zCDP), "squares" (of epsilons), "delta", "statement_delta" or
+    "selection_delta". spent: None is infinite. The `renyi` accountant admits a statement while its
+    "epsilon" or its "renyi" has room; all others need room in each.
     """
 
     rule: str
@@ -51,47 +62,27 @@ class Share:
 
 def shares(rule: Filter, spent: Spend) -> tuple[Share, ...]:
     """Return what is used of each rule that guards the table."""
-    pure = _share("epsilon", spent.pure, rule.epsilon, EPSILON_UNITS)
-    selection = _share("selection_delta", spent.selection_delta, rule.selection_delta, DELTA_UNITS)
-    match rule.kind:
-        case AccountantKind.PURE:
-            return (pure, selection)
-        case AccountantKind.SEQUENTIAL:
-            epsilon = _share("epsilon", spent.epsilon, rule.epsilon, EPSILON_UNITS)
-            return (epsilon, _share("delta", spent.delta, rule.delta, DELTA_UNITS))
-        case AccountantKind.RENYI:
-            return (pure, _share("renyi", spent.rdp, max(0, rule.rdp), EPSILON_UNITS), selection)
-        case _:
-            assert_never(rule.kind)
+    return tuple(_share(limit, spent) for part in limits(rule) for limit in part)
 
 
 def repeats(rule: Filter, spent: Spend, spend: Spend) -> int | None:
     """Return how many more statements that each spend `spend` fit, or None if any number does."""
-    pure = _repeats(spent.pure, spend.pure, rule.epsilon)
-    selection = _repeats(spent.selection_delta, spend.selection_delta, rule.selection_delta)
-    match rule.kind:
-        case AccountantKind.PURE:
-            counts = [pure, selection]
-        case AccountantKind.SEQUENTIAL:
-            epsilon = _repeats(spent.epsilon, spend.epsilon, rule.epsilon)
-            counts = [epsilon, _repeats(spent.delta, spend.delta, rule.delta)]
-        case AccountantKind.RENYI:
-            renyi = _repeats(spent.rdp, spend.rdp, rule.rdp)
-            either = None if pure is None or renyi is None else max(pure, renyi)
-            counts = [either, selection]
-        case _:
-            assert_never(rule.kind)
-    return min((count for count in counts if count is not None), default=None)
+    counts = []
+    for part in limits(rule):
+        found = [_repeats(limit.spent(spent), limit.spent(spend), limit.budget) for limit in part]
+        if None not in found:
+            counts.append(max(count for count in found if count is not None))
+    return min(counts, default=None)
 
 
 def largest_epsilon(rule: Filter, spent: Spend, cost: Cost) -> Fraction | None:
     """Return the largest epsilon at which the statement that costs `cost` would fit.
 
     The result is a decimal number of three significant digits, rounded down, below `cost.epsilon`.
-    None where no epsilon above a billionth of `cost.epsilon` fits, and for Gaussian noise, whose
-    scale is not in proportion to 1/epsilon.
+    None where no epsilon above a billionth of `cost.epsilon` fits, and for Gaussian noise where the rule
+    looks at its scale, which is not in proportion to 1/epsilon.
     """
-    if cost.epsilon <= 0 or not all(map(_shrinks, cost.events)):
+    if cost.epsilon <= 0 or not _shrinks(rule, cost):
         return None
     step = Fraction(10) ** (_magnitude(cost.epsilon) - 9)
     low, high = 0, math.ceil(cost.epsilon / step) - 1
@@ -112,37 +103,42 @@ def refusal(table: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExceede
 
     It names the rule that has no room, what is asked and what is left.
     """
-    after = spent + price(rule, cost)
-    by_rule = {share.rule: share for share in shares(rule, spent)}
-    if "delta" in by_rule and after.delta > rule.delta:
-        return _delta_refusal(table, "delta", cost.delta, by_rule["delta"])
-    if "selection_delta" in by_rule and after.selection_delta > rule.selection_delta:
-        asked = Fraction(after.selection_delta - spent.selection_delta, DELTA_UNITS)
-        return _delta_refusal(
-            table, "the delta of key selection", asked, by_rule["selection_delta"]
-        )
+    asked = price(rule, cost)
+    after = spent + asked
+    for (limit,) in (part for part in limits(rule) if len(part) == 1):
+        if limit.rule in _DELTAS and not limit.holds(after):
+            return _delta_refusal(table, _share(limit, asked), _share(limit, spent))
     if rule.kind is AccountantKind.PURE and after.pure is None:
         return BudgetExceededError(
             f"`{table}` is guarded by the accountant `pure`, which has no room for Gaussian noise: "
             "no finite epsilon bounds it.",
             hint="ask with delta = 0, which chooses Laplace noise",
         )
-    message = (
-        f"Asked epsilon {show_up(cost.epsilon)} of `{table}`; {_left(by_rule['epsilon'])} of "
-        f"epsilon {show_down(by_rule['epsilon'].budget)} is left{_renyi_left(by_rule, after)}."
-    )
+    by_rule = {share.rule: share for share in shares(rule, spent)}
+    what = f"Asked epsilon {show_up(cost.epsilon)} of `{table}`"
+    if "epsilon" in by_rule:
+        left = by_rule["epsilon"]
+        message = (
+            f"{what}; {_left(left)} of epsilon {show_down(left.budget)} is left"
+            f"{_renyi_left(by_rule, after)}."
+        )
+    else:
+        (name,) = by_rule.keys() & _SUMS.keys()
+        sum_of = _SUMS[name].format(show_up(Fraction(asked.rdp or 0, EPSILON_UNITS)))
+        left = by_rule[name]
+        message = f"{what}, {sum_of}; {_left(left)} of {show_down(left.budget)} is left."
     fitting = largest_epsilon(rule, spent, cost)
     if fitting is not None:
         return BudgetExceededError(message, hint=f"epsilon = {show_down(fitting)} would fit")
-    if all(map(_shrinks, cost.events)):
+    if _shrinks(rule, cost):
         return BudgetExceededError(f"{message} No smaller epsilon fits either.")
     return BudgetExceededError(message, hint="a smaller epsilon")
 
 
-def _delta_refusal(table: str, rule: str, asked: Fraction, share: Share) -> BudgetExceededError:
+def _delta_refusal(table: str, asked: Share, left: Share) -> BudgetExceededError:
     return BudgetExceededError(
-        f"Asked {show_up(asked)} of {rule} of `{table}`; {show_down(share.left)} of "
-        f"{show_down(share.budget)} is left.",
+        f"Asked {show_up(asked.spent or Fraction(0))} of {_DELTAS[left.rule]} of `{table}`; "
+        f"{show_down(left.left)} of {show_down(left.budget)} is left.",
         hint="a smaller delta, or keys whose values the schema lists: they need no delta",
     )
 
@@ -165,8 +161,10 @@ def _renyi_left(by_rule: dict[str, Share], after: Spend) -> str:
     )
 
 
-def _share(rule: str, spent: int | None, budget: int, units: int) -> Share:
-    return Share(rule, None if spent is None else Fraction(spent, units), Fraction(budget, units))
+def _share(limit: Limit, spend: Spend) -> Share:
+    spent = limit.spent(spend)
+    used = None if spent is None else Fraction(spent, limit.units)
+    return Share(limit.rule, used, Fraction(max(0, limit.budget), limit.units))
 
 
 def _magnitude(amount: Fraction) -> int:
@@ -189,12 +187,16 @@ def _at(rule: Filter, cost: Cost, epsilon: Fraction) -> Spend:
     scale - 1, so the new one is at least (scale - 1) times the factor, rounded up; and the
     statement's pure cost never exceeds the epsilon it asks. A choice costs at least 255/256 of its share.
     """
-    factor = cost.epsilon / epsilon
-    events = tuple(_rescaled(event, factor) for event in cost.events)
-    spend = price(rule, replace(cost, epsilon=epsilon, events=events))
+    spend = price(rule, _shrunk(cost, cost.epsilon / epsilon))
     asked = math.ceil(epsilon * EPSILON_UNITS)
     pure = asked if spend.pure is None else min(spend.pure, asked)
     return replace(spend, pure=pure)
+
+
+def _shrunk(cost: Cost, factor: Fraction) -> Cost:
+    events = tuple(_rescaled(event, factor) for event in cost.events)
+    parts = tuple(_shrunk(part, factor) for part in cost.parts)
+    return replace(cost, epsilon=cost.epsilon / factor, events=events, parts=parts)
 
 
 def _rescaled(event: Event, factor: Fraction) -> Event:
@@ -210,17 +212,16 @@ def _rescaled(event: Event, factor: Fraction) -> Event:
             return PureEvent(epsilon * _CHOICE / factor)
         case ApproximateEvent(epsilon=epsilon, delta=delta):
             return ApproximateEvent(epsilon / factor, delta)
-        case _:
-            raise InternalError("the cost of Gaussian noise isn't in proportion to epsilon")
-
-
-def _shrinks(event: Event) -> bool:
-    match event:
-        case LaplaceEvent() | PureEvent() | ApproximateEvent():
-            return True
-        case KeySelectionEvent(noise=noise):
-            return not isinstance(noise, GaussianEvent)
-        case GaussianEvent() | SampledEvent():
-            return False
+        case GaussianEvent() | KeySelectionEvent() | SampledEvent():
+            return event
         case _:
             assert_never(event)
+
+
+def _shrinks(rule: Filter, cost: Cost) -> bool:
+    """Return whether `_at` knows what a smaller epsilon would cost.
+
+    The rules that look at a statement's epsilon and delta take Gaussian noise by those.
+    """
+    by_guarantee = rule.kind in (AccountantKind.SEQUENTIAL, AccountantKind.ADVANCED)
+    return by_guarantee or None not in map(pure_epsilon, cost.events)

@@ -14,10 +14,11 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import assert_never
 
-from dp_sql.budget.accountant import Filter, Spend, filter_of
-from dp_sql.budget.left import Share
+from dp_sql.budget.accountant import Filter, Spend, filter_of, price
+from dp_sql.budget.left import Share, repeats, shares
 from dp_sql.dataclass import dataclass
-from dp_sql.privacy.amount import show, show_down
+from dp_sql.privacy.amount import show, show_down, show_up
+from dp_sql.privacy.cost import Cost
 from dp_sql.privacy.event import Event
 from dp_sql.privacy.unit import Adjacency, Level, Named, PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec
@@ -55,8 +56,8 @@ class Receipt:
 class Registration:
     """A table as it was registered, for life. `registered_at`: ISO 8601, UTC, for people only.
 
-    unit: as it is for this table (`PrivacyUnit.of_table`). alpha: the order of its Rényi filter, None
-    where it has none.
+    unit: as it is for this table (`PrivacyUnit.of_table`). alpha: the order of its filter, None where it
+    has none.
     """
 
     identity: str
@@ -105,7 +106,10 @@ class Entry:
 _RULES = {
     "epsilon": "epsilon",
     "renyi": "Rényi",
+    "rho": "zCDP",
+    "squares": "squares of epsilon",
     "delta": "delta",
+    "statement_delta": "delta of statements",
     "selection_delta": "delta of key selection",
 }
 
@@ -144,6 +148,20 @@ class BudgetState:
         if self.statements and self.repeats is not None:
             texts.append(f"{self.repeats} more like the last statement fit")
         return tuple(texts)
+
+    def taken(self, cost: Cost) -> str:
+        """Return, in a line, what a statement of that cost would take of each rule, and how many fit."""
+        rule = self.registration.rule
+        spend = price(rule, cost)
+        texts = []
+        for share in shares(rule, spend):
+            if share.spent is None:
+                texts.append(f"{_RULES[share.rule]} closed by it")
+            elif share.spent and share.budget:
+                texts.append(f"{_RULES[share.rule]} {show_up(share.spent)} ({_percent(share)})")
+        fit = repeats(rule, self.spent, spend)
+        more = "" if fit is None else f"; {fit} like it fit" if fit != 1 else "; 1 like it fits"
+        return f"takes {', '.join(texts) or 'nothing'}{more}"
 
     def left(self) -> str:
         """Return, in a line, what is left of each rule in use and how often the last would fit."""

@@ -18,11 +18,11 @@ def budget_spec(document: Document, where: Where, budget: models.Budget) -> Budg
     delta = Fraction(0) if budget.delta is None else budget.delta
     selection = budget.selection_delta
     match kind:
-        case AccountantKind.RENYI:
+        case AccountantKind.RENYI | AccountantKind.ZCDP | AccountantKind.ADVANCED:
             if delta == 0:
                 raise document.error(
                     where if budget.delta is None else (*where, "delta"),
-                    f"{dotted(where)}: the accountant renyi needs a delta above 0.",
+                    f"{dotted(where)}: the accountant {kind} needs a delta above 0.",
                     hint="delta: 1e-6, or accountant: pure",
                 )
             if selection is not None and selection >= delta:

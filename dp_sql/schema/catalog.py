@@ -50,6 +50,8 @@ class AccountantKind(StrEnum):
 
     PURE = "pure"
     SEQUENTIAL = "sequential"
+    ADVANCED = "advanced"
+    ZCDP = "zcdp"
     RENYI = "renyi"
 
 
@@ -57,7 +59,8 @@ class AccountantKind(StrEnum):
 class BudgetSpec:
     """A table's budget.
 
-    selection_delta: the part of delta that key selection and local sensitivity may spend.
+    selection_delta: the part of delta that key selection and local sensitivity may spend; under
+    `advanced`, what all deltas of statements may add up to, those of Gaussian noise too.
     """
 
     epsilon: Fraction

@@ -207,14 +207,16 @@ class Budget(_Keys):
     )
     accountant: Literal["pure", "sequential", "advanced", "zcdp", "renyi", "gdp"] = Field(
         default="renyi",
-        description="The rule that adds statements up: `renyi` (many noisy answers; needs a delta "
-        "above 0), `sequential` (sums of epsilon and delta) or `pure` (sums of epsilon). "
-        "`advanced`, `zcdp` and `gdp` are not supported yet.",
+        description="The rule that adds statements up: `renyi` (many noisy answers), `zcdp` (sums of "
+        "rho, for a promise in zCDP), `advanced` (sums of squared epsilons), all of which need a "
+        "delta above 0, `sequential` (sums of epsilon and delta) or `pure` (sums of epsilon). `gdp` "
+        "is refused: what noise on integers adds to its mu is not proved.",
     )
     selection_delta: Delta | None = Field(
         default=None,
-        description="The part of delta that showing private group keys, and local sensitivity, may "
-        "spend: half of it for `renyi`, all of it for `sequential` and `pure`, unless given.",
+        description="The part of delta that showing private group keys, and local sensitivity, may spend "
+        "(under `advanced` Gaussian noise spends it too): half of it for `renyi`, `zcdp` and `advanced`, "
+        "all of it for `sequential` and `pure`, unless given.",
     )
     blocks: Word | None = Field(
         default=None, description="A column whose values have a budget each. Not supported yet."

@@ -75,6 +75,48 @@ def test_several_tables_are_charged_all_or_none(ledger: Ledger, full: str) -> No
     assert {identity: ledger.state(identity) for identity in "ab"} == before
 
 
+@pytest.mark.parametrize("kind", list(AccountantKind))
+def test_a_table_keeps_its_accountant_and_what_it_spent(
+    kind: AccountantKind, tmp_path: Path
+) -> None:
+    spec = budget("1", "2e-6", kind)
+    with new_ledger(tmp_path / "shop.ledger", spec) as ledger:
+        ledger.reserve(statement(), {"a": laplace("0.1")})
+        before = ledger.state("a")
+    with open_ledger(tmp_path / "shop.ledger") as again:
+        again.register("a", "a", UNIT, spec)
+        assert again.state("a") == before
+        assert again.state("a").registration.rule == before.registration.rule
+        other = next(each for each in AccountantKind if each is not kind)
+        with pytest.raises(LedgerError, match="Editing a schema changes no budget"):
+            again.register("a", "a", UNIT, replace(spec, accountant=other))
+        with pytest.raises(BudgetExceededError):
+            again.reserve(statement(), {"a": laplace("1")})
+        assert again.verify().problems == ()
+
+
+def test_several_statements_are_charged_in_order_or_none_is(ledger: Ledger) -> None:
+    first, second = statement("SELECT 1"), statement("SELECT 2", "ada")
+    asked = [(first, {"b": laplace("0.25")}), (second, {"a": laplace("0.5"), "b": laplace("0.5")})]
+    assert ledger.reserve_all(asked) == (Receipt(1, first.query_id), Receipt(2, second.query_id))
+    entries = [(e.number, e.statement, e.identity, e.sql, e.analyst) for e in ledger.entries()]
+    assert entries == [
+        (1, 1, "b", "SELECT 1", "owner"),
+        (2, 2, "a", "SELECT 2", "ada"),
+        (3, 2, "b", "SELECT 2", "ada"),
+    ]
+    assert (spent(ledger, "a"), spent(ledger, "b")) == (EPSILON_UNITS // 2, EPSILON_UNITS * 3 // 4)
+    assert ledger.state("b").statements == 2
+    assert ledger.verify().problems == ()
+    before = {identity: ledger.state(identity) for identity in "ab"}
+    for identity in "ab":  # each fits alone
+        three = [(statement(), {identity: laplace("0.25")}) for _ in range(3)]
+        with pytest.raises(BudgetExceededError, match=f"Asked epsilon 0.75 of `{identity}`"):
+            ledger.reserve_all(three)
+    assert {identity: ledger.state(identity) for identity in "ab"} == before
+    assert len(list(ledger.entries())) == 3
+
+
 def test_a_table_that_is_not_registered_is_refused(ledger: Ledger) -> None:
     with pytest.raises(LedgerError, match="knows no table 'c'"):
         ledger.reserve(statement(), {"a": laplace("0.5"), "c": laplace("0.5")})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 
@@ -15,12 +16,16 @@ from dp_sql.budget.accountant import (
     NOTHING,
     Filter,
     Spend,
+    filter_of,
     fits,
+    order_of,
     price,
 )
+from dp_sql.privacy.concentrated import rho_budget, squares_budget, zcdp
 from dp_sql.privacy.contribution import Change
 from dp_sql.privacy.cost import Cost
 from dp_sql.privacy.event import (
+    Event,
     GaussianEvent,
     KeySelectionEvent,
     LaplaceEvent,
@@ -102,7 +107,7 @@ def test_one_statement_with_two_releases_costs_no_more_than_two_statements(
     spec: BudgetSpec, one: Cost, other: Cost
 ) -> None:
     rule = rule_of(spec)
-    together = price(rule, one + other)
+    together = price(rule, one.then(other))
     apart = price(rule, one) + price(rule, other)
     for whole, sum_ in zip(amounts(together), amounts(apart), strict=True):
         assert (whole is None) == (sum_ is None)
@@ -111,6 +116,17 @@ def test_one_statement_with_two_releases_costs_no_more_than_two_statements(
 
 def amounts(spend: Spend) -> tuple[int | None, ...]:
     return (spend.pure, spend.rdp, spend.selection_delta, spend.epsilon, spend.delta)
+
+
+@settings(deadline=None)
+@given(specs(), costs(), costs())
+def test_shares_of_joint_noise_cost_no_less_than_guarantees_do(
+    spec: BudgetSpec, one: Cost, other: Cost
+) -> None:
+    rule = rule_of(spec)
+    joint, apart = price(rule, one + other), price(rule, one.then(other))
+    for whole, sum_ in zip(amounts(joint), amounts(apart), strict=True):
+        assert whole is None or (sum_ is not None and sum_ <= whole)
 
 
 @settings(deadline=None)
@@ -136,6 +152,20 @@ def test_what_is_admitted_is_within_the_exact_budget(spec: BudgetSpec, asked: li
         case AccountantKind.SEQUENTIAL:
             assert sum((cost.epsilon for cost in admitted), Fraction(0)) <= spec.epsilon
             assert sum((cost.delta for cost in admitted), Fraction(0)) <= spec.delta
+        case AccountantKind.ADVANCED:
+            squares = [squared(step) for cost in admitted for step in cost.steps]
+            rest = spec.delta - spec.selection_delta
+            assert sum((cost.delta for cost in admitted), Fraction(0)) <= spec.selection_delta
+            assert sum(squares) <= (squares_budget(spec.epsilon, rest) if rest else 0)
+        case AccountantKind.ZCDP:
+            assert selected <= spec.selection_delta
+            order = order_of(spec)
+            rho = (
+                Fraction(0)
+                if order is None
+                else rho_budget(spec.epsilon, spec.delta - spec.selection_delta, order)
+            )
+            assert sum(map(zcdp, chosen), Fraction(0)) <= max(rho, 0)
         case AccountantKind.RENYI:
             assert selected <= spec.selection_delta
             divergence = reduce(
@@ -143,6 +173,50 @@ def test_what_is_admitted_is_within_the_exact_budget(spec: BudgetSpec, asked: li
             ).rdp
             by_renyi = divergence is not None and divergence <= rule.rdp
             assert by_renyi or (pure is not None and pure <= spec.epsilon)
+
+
+def squared(cost: Cost) -> Fraction:
+    """Return what the theorem of advanced composition adds up for a step, unrounded."""
+    if None in map(pure_epsilon, cost.events):
+        return cost.epsilon**2
+    return 2 * sum(map(zcdp, cost.events), Fraction(0))
+
+
+@settings(deadline=None)
+@given(specs(), st.lists(costs(), min_size=1, max_size=4), st.data())
+def test_a_larger_budget_admits_whatever_a_smaller_one_does(
+    spec: BudgetSpec, asked: list[Cost], data: st.DataObject
+) -> None:
+    factor = 1 + Fraction(data.draw(st.integers(0, 1000)), 500)
+    larger = replace(spec, epsilon=spec.epsilon * factor)
+    # at one order: another admits another mixture of noises, each as private
+    alpha = order_of(spec)
+    small, large = filter_of(spec, alpha), filter_of(larger, alpha)
+    total = reduce(Spend.__add__, (price(small, cost) for cost in asked), NOTHING)
+    assert fits(large, NOTHING, total) >= fits(small, NOTHING, total)
+
+
+@settings(deadline=None)
+@given(specs(), costs(), st.integers(2, 50))
+def test_more_noise_never_costs_more(spec: BudgetSpec, cost: Cost, factor: int) -> None:
+    rule = rule_of(spec)
+    less = Cost(cost.epsilon, cost.delta, tuple(quieter(event, factor) for event in cost.events))
+    for small, large in zip(amounts(price(rule, less)), amounts(price(rule, cost)), strict=True):
+        assert large is None or (small is not None and small <= large)
+
+
+def quieter(event: Event, factor: int) -> Event:
+    match event:
+        case LaplaceEvent(scale=scale):
+            return replace(event, scale=scale * factor)
+        case GaussianEvent(sigma=sigma):
+            return replace(event, sigma=sigma * factor)
+        case KeySelectionEvent(noise=noise):
+            found = quieter(noise, factor)
+            assert isinstance(found, LaplaceEvent | GaussianEvent)
+            return replace(event, noise=found)
+        case _:
+            raise AssertionError(event)
 
 
 @settings(deadline=None)

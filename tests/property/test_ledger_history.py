@@ -19,6 +19,8 @@ from dp_sql.schema.catalog import AccountantKind
 SPECS = {
     "pure": budget("1", "1e-6", AccountantKind.PURE, "1e-6"),
     "sequential": budget("2", "1e-6", AccountantKind.SEQUENTIAL, "0"),
+    "advanced": budget("1", "2e-6", AccountantKind.ADVANCED, "1e-6"),
+    "zcdp": budget("1", "2e-6", AccountantKind.ZCDP, "1e-6"),
     "renyi": budget("1", "2e-6", AccountantKind.RENYI, "1e-6"),
 }
 

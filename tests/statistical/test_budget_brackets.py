@@ -13,6 +13,7 @@ import pytest
 from budget_cases import fine_laplace, gaussian, one_coordinate, rule_of
 from dp_accounting import GaussianDpEvent, LaplaceDpEvent
 from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.pld.common import DifferentialPrivacyParameters
 from dp_accounting.rdp import RdpAccountant
 
 from dp_sql.budget.accountant import NOTHING, price
@@ -25,9 +26,11 @@ from dp_sql.schema.catalog import AccountantKind, BudgetSpec
 GRID = 1e-4
 
 
-def admitted(epsilon: str, delta: str, cost: Cost) -> int:
-    spec = BudgetSpec(Fraction(epsilon), Fraction(delta), AccountantKind.RENYI, Fraction(0))
-    rule = rule_of(spec)
+RENYI = AccountantKind.RENYI
+
+
+def admitted(epsilon: str, delta: str, cost: Cost, accountant: AccountantKind = RENYI) -> int:
+    rule = rule_of(BudgetSpec(Fraction(epsilon), Fraction(delta), accountant, Fraction(0)))
     count = repeats(rule, NOTHING, price(rule, cost))
     assert count is not None
     return count
@@ -80,6 +83,45 @@ def test_admitted_gaussian_statements_are_private_and_no_more_than_are(
     assert count > 0
     assert gaussian_delta(sigma, count, epsilon, pessimistic=True) <= 1e-6
     assert gaussian_delta(sigma, 2 * count + 2, epsilon, pessimistic=False) > 1e-6
+
+
+@pytest.mark.parametrize("accountant", list(AccountantKind))
+@pytest.mark.parametrize(("epsilon", "scale"), [("1", 2), ("1", 40), ("3", 20), ("0.5", 300)])
+def test_no_accountant_admits_more_than_the_optimistic_bound(
+    accountant: AccountantKind, epsilon: str, scale: int
+) -> None:
+    event = LaplaceEvent(scale, one_coordinate(1))
+    cost = Cost(Fraction(1, scale), Fraction(0), (event,))
+    count = admitted(epsilon, "1e-6", cost, accountant)
+    assert count <= admitted(epsilon, "1e-6", cost)
+    if count:
+        assert laplace_delta(scale, 1, count, epsilon, pessimistic=False) <= 1e-6
+
+
+@pytest.mark.parametrize(("epsilon", "sigma"), [("1", 10), ("1", 50), ("3", 10), ("3", 4)])
+def test_zcdp_admits_of_gaussian_noise_what_renyi_does(epsilon: str, sigma: int) -> None:
+    # at one order the two are the same of a Gaussian, whose curve is a straight line
+    count = admitted(epsilon, "1e-6", gaussian(sigma), AccountantKind.ZCDP)
+    assert count == admitted(epsilon, "1e-6", gaussian(sigma))
+    assert gaussian_delta(sigma, count, epsilon, pessimistic=True) <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "part", "delta"), [("1", "0.05", "1e-7"), ("3", "0.2", "1e-8")]
+)
+def test_advanced_admits_no_more_guarantees_than_their_exact_composition(
+    epsilon: str, part: str, delta: str
+) -> None:
+    spec = BudgetSpec(
+        Fraction(epsilon), Fraction("2e-6"), AccountantKind.ADVANCED, Fraction("1e-6")
+    )
+    rule = rule_of(spec)
+    count = repeats(rule, NOTHING, price(rule, gaussian(1, part, delta)))
+    assert count
+    one = pld.from_privacy_parameters(
+        DifferentialPrivacyParameters(float(part), float(delta)), value_discretization_interval=GRID
+    )
+    assert one.self_compose(count).get_delta_for_epsilon(float(epsilon)) <= 2e-6
 
 
 @pytest.mark.parametrize("alpha", [1.5, 2.0, 8.0, 22.2, 64.0])

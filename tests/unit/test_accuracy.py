@@ -80,7 +80,9 @@ def people(tmp_path: Path) -> Iterator[dp_sql.Connection]:
 
 def found(connection: dp_sql.Connection, query: str, **asked: object) -> Fraction:
     """Return the epsilon that EXPLAIN says."""
-    (note,) = [line for line in connection.explain(query, **asked).splitlines() if "take" in line]  # type: ignore[arg-type]
+    (note,) = [
+        line for line in connection.explain(query, **asked).splitlines() if "take epsilon" in line
+    ]  # type: ignore[arg-type]
     return Fraction(note.split("epsilon ")[1].split(". ")[0].rstrip("."))
 
 

@@ -10,7 +10,7 @@ from dp_sql.budget.left import Share, largest_epsilon, refusal, repeats, shares
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.schema.catalog import AccountantKind
 
-PURE, SEQUENTIAL, RENYI = AccountantKind
+PURE, SEQUENTIAL, ADVANCED, ZCDP, RENYI = AccountantKind
 
 
 def spend_of(rule: Filter, *costs: Cost) -> Spend:
@@ -32,6 +32,15 @@ def test_shares_name_the_rules_of_each_accountant() -> None:
         Share("epsilon", half, Fraction(2)),
         Share("delta", Fraction(1, 10**7), Fraction(1, 10**6)),
     )
+    zcdp = rule_of(budget("1", "2e-6", ZCDP))
+    rho, selected = shares(zcdp, spend_of(zcdp, gaussian(10), selection("0.1", "2e-7")))
+    assert (rho.rule, rho.spent, selected.spent) == ("rho", Fraction(1, 100), Fraction(2, 10**7))
+    assert rho.budget == Fraction(24355970359, 10**12)
+    advanced = rule_of(budget("1", "2e-6", ADVANCED))
+    spent = spend_of(advanced, gaussian(10, "0.1", "1e-7"), selection("0.1", "2e-7"))
+    squares, own = shares(advanced, spent)
+    assert (squares.rule, squares.spent) == ("squares", Fraction(1, 50))
+    assert own == Share("statement_delta", Fraction(3, 10**7), Fraction(1, 10**6))
     renyi = rule_of(budget("1"))
     epsilon, divergence, selected = shares(renyi, spend_of(renyi, gaussian(10)))
     assert epsilon == Share("epsilon", None, Fraction(1))
@@ -82,9 +91,15 @@ def test_the_largest_epsilon_is_what_is_left_of_a_plain_sum() -> None:
     assert largest_epsilon(rule, full, laplace("0.5")) is None
 
 
-@pytest.mark.parametrize("statements", [3, 150, 300, 491])
-def test_the_largest_epsilon_fits_and_little_more_does_not(statements: int) -> None:
-    rule = rule_of(budget("1"))
+@pytest.mark.parametrize(
+    ("accountant", "statements"),
+    [(ADVANCED, 3), (ADVANCED, 348), (ZCDP, 150), (ZCDP, 486)]
+    + [(RENYI, n) for n in (3, 150, 300, 491)],
+)
+def test_the_largest_epsilon_fits_and_little_more_does_not(
+    accountant: AccountantKind, statements: int
+) -> None:
+    rule = rule_of(budget("1", "2e-6", accountant))
     spent = spend_of(rule, *[laplace("0.01")] * statements)
     found = largest_epsilon(rule, spent, fine_laplace("2"))
     assert found is not None
@@ -104,9 +119,47 @@ def test_the_largest_epsilon_of_coins_is_what_is_left() -> None:
 
 
 def test_no_epsilon_is_promised_for_other_noise() -> None:
-    rule = rule_of(budget("1"))
-    assert largest_epsilon(rule, NOTHING, gaussian(1)) is None
-    assert largest_epsilon(rule, NOTHING, FREE) is None
+    for accountant in (ZCDP, RENYI):
+        rule = rule_of(budget("1", "2e-6", accountant))
+        assert largest_epsilon(rule, NOTHING, gaussian(1)) is None
+        assert largest_epsilon(rule, NOTHING, FREE) is None
+
+
+def test_the_rules_of_guarantees_promise_an_epsilon_for_all_noise() -> None:
+    sequential = rule_of(budget("1", "1e-6", SEQUENTIAL, "0"))
+    spent = spend_of(sequential, gaussian(10, "0.75", "1e-9"))
+    assert largest_epsilon(sequential, spent, gaussian(10, "0.5", "1e-9")) == Fraction(1, 4)
+    advanced = rule_of(budget("1", "2e-6", ADVANCED))
+    two = gaussian(1, "1", "1e-9").then(gaussian(1, "1", "1e-9"))
+    found = largest_epsilon(advanced, NOTHING, two)
+    assert found is not None
+    half = gaussian(1, str(float(found / 2)), "1e-9")
+    assert fits(advanced, NOTHING, price(advanced, half.then(half)))
+    more = gaussian(1, str(float(found / 2) + 0.001), "1e-9")
+    assert not fits(advanced, NOTHING, price(advanced, more.then(more)))
+
+
+@pytest.mark.parametrize(
+    ("accountant", "message"),
+    [
+        (
+            ADVANCED,
+            "Asked epsilon 0.5 of `purchases`, whose square counts 0.25; 0.0049378 of 0.0349378 is left.",
+        ),
+        (
+            ZCDP,
+            "Asked epsilon 0.5 of `purchases`, which is zCDP of 0.125; 0.00935597 of 0.0243559 is left.",
+        ),
+    ],
+)
+def test_a_refusal_names_the_sum_that_has_no_room(accountant: AccountantKind, message: str) -> None:
+    rule = rule_of(budget("1", "2e-6", accountant))
+    error = refusal("purchases", rule, spend_of(rule, *[laplace("0.01")] * 300), laplace("0.5"))
+    assert error.message == message
+    assert error.hint is not None
+    assert error.hint.endswith("would fit")
+    wide = refusal("purchases", rule, NOTHING, gaussian(1, "5", "1e-9"))
+    assert ("would fit" in (wide.hint or "")) == (accountant is ADVANCED)
 
 
 def test_a_refusal_names_what_is_asked_what_is_left_and_what_would_fit() -> None:
@@ -143,6 +196,11 @@ def test_a_refusal_about_delta_says_so() -> None:
     assert str(refusal("t", rule, spent, selection("0.01", "1e-7"))) == (
         "Asked 1e-07 of the delta of key selection of `t`; 5e-08 of 5e-07 is left.\n"
         "Instead: a smaller delta, or keys whose values the schema lists: they need no delta"
+    )
+    advanced = rule_of(budget("10", "1e-6", ADVANCED, "5e-7"))
+    error = refusal("t", advanced, NOTHING, gaussian(10, "1", "3e-6"))
+    assert error.message == (
+        "Asked 3e-06 of the delta of statements of `t`; 5e-07 of 5e-07 is left."
     )
     sequential = rule_of(budget("10", "1e-6", SEQUENTIAL, "0"))
     error = refusal("t", sequential, NOTHING, gaussian(10, "1", "3e-6"))

@@ -174,6 +174,20 @@ REFUSED: dict[str, tuple[str, str, str, int, int]] = {  # old, new, message, lin
         15,
         56,
     ),
+    "zcdp without delta": (
+        "{epsilon: 5, delta: 1e-6, accountant: renyi}",
+        "{epsilon: 5, accountant: zcdp}",
+        "the accountant zcdp needs a delta above 0",
+        15,
+        5,
+    ),
+    "advanced all for statements": (
+        "{epsilon: 5, delta: 1e-6, accountant: renyi}",
+        "{epsilon: 5, delta: 1e-6, selection_delta: 1e-6, accountant: advanced}",
+        "leaves nothing of the delta 1e-06 for the noise",
+        15,
+        56,
+    ),
     "sequential too much": (
         "{epsilon: 5, delta: 1e-6, accountant: renyi}",
         "{epsilon: 5, delta: 1e-6, selection_delta: 2e-6, accountant: sequential}",

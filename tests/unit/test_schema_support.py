@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from schema_texts import SHOP, changed, check_refusal, load_text
 
+from dp_sql.errors import SchemaError
+
 UNSUPPORTED: dict[str, tuple[str, str, str, int, int]] = {  # old, new, name, line, column
     "worker": ("version: 1\n", "version: 1\nworker: {memory: 2GB, seconds: 10}\n", "worker", 2, 1),
     "answer_time": (
@@ -17,20 +19,6 @@ UNSUPPORTED: dict[str, tuple[str, str, str, int, int]] = {  # old, new, name, li
         14,
     ),
     "privacy.budget": ("group_size: 2", "budget: {epsilon: 1}", "privacy.budget", 6, 3),
-    "advanced": (
-        "accountant: renyi",
-        "accountant: advanced",
-        "tables.orders.budget.accountant: advanced",
-        15,
-        51,
-    ),
-    "zcdp": (
-        "accountant: renyi",
-        "accountant: zcdp",
-        "tables.orders.budget.accountant: zcdp",
-        15,
-        51,
-    ),
     "gdp": ("accountant: renyi", "accountant: gdp", "tables.orders.budget.accountant: gdp", 15, 51),
     "blocks": ("accountant: renyi", "blocks: ordered_on", "tables.orders.budget.blocks", 15, 39),
     "per_analyst": (
@@ -79,3 +67,10 @@ def test_what_is_not_supported_yet_is_refused_by_name(tmp_path: Path, case: str)
 )
 def test_the_values_that_mean_nothing_new_are_fine(tmp_path: Path, old: str, new: str) -> None:
     assert len(load_text(changed(SHOP, (old, new)), tmp_path).tables) == 3
+
+
+def test_gdp_is_refused_with_its_reason(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError) as caught:
+        load_text(changed(SHOP, ("accountant: renyi", "accountant: gdp")), tmp_path)
+    assert caught.value.hint is not None
+    assert "is not proved" in caught.value.hint
