@@ -29,6 +29,11 @@ Why:     Fix two neighbours and let P, Q be the laws of all answers under them. 
              E_P[M_end] <= 1. Where (ii) holds e^((a-1)L) <= M_end e^((a-1)B), so these transcripts
              add at most K e^((a-1)(B - epsilon)) = d, which is what c says. Exchange P and Q for
              the other direction. A Gaussian has no finite epsilon: (i) is closed from then on.
+         A raise: the owner replaces the amounts of a table by others, none smaller, neither delta's
+         two parts nor epsilon; the order a stays. Say that on no path they pass (epsilon*, d*,
+         selection_delta*), whatever the owner learns from answers. c(a, d) falls in d, so a path
+         that meets (i) or (ii) with its own amounts meets it with those, and all of the above holds
+         with them: the promise is that of the highest budget, for the answers before it as well.
 Assumes: a statement's amounts are reserved before its answer is drawn (one that is reserved and
          never answered only adds); events bound the divergence for the table's adjacency and group
          size; every draw is independent of the others.
