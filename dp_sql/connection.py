@@ -16,7 +16,15 @@ from dp_sql import stages
 from dp_sql.accuracy import accurate, read_asked, too_dear
 from dp_sql.amounts import Amounts, parts, read_amounts
 from dp_sql.budget import open_ledger
-from dp_sql.budget.record import BudgetState, Receipt, StatementRecord, Status
+from dp_sql.budget.record import (
+    OWNER,
+    Asked,
+    BudgetState,
+    Entry,
+    Receipt,
+    StatementRecord,
+    Status,
+)
 from dp_sql.cursor import Cursor
 from dp_sql.errors import (
     BudgetExceededError,
@@ -57,7 +65,7 @@ class Connection:
         analyst: str | None = None,
     ) -> None:
         self._catalog: Catalog = load(schema, database=database)
-        self._analyst = analyst if analyst is not None else "owner"
+        self._analyst = OWNER if analyst is None else _analyst(analyst)
         folder = None if data_dir is None else Path(data_dir)
         self._sampler = sampler_named(self._catalog.sampler)
         with ThreadPoolExecutor(max_workers=1) as aside:  # a database takes its time to start
@@ -177,12 +185,22 @@ class Connection:
         return tune(place, bounds or {}, epsilon, lambda query: self.sql(query, epsilon=epsilon))
 
     def budget(self) -> dict[str, BudgetState]:
-        """Return the state of each protected table's budget, by its name in the schema."""
+        """Return the state of each protected table's budget, by its name in the schema.
+
+        An analyst is told how many more of his or her own last statement fit, the owner of anybody's.
+        """
         self._open()
+        own = None if self._analyst == OWNER else self._analyst
         return {
-            self._catalog.tables[name].name: self._ledger.state(identity)
+            self._catalog.tables[name].name: self._ledger.state(identity, own)
             for name, identity in self._identities.items()
         }
+
+    def ledger(self) -> Iterator[Entry]:
+        """Yield what was asked and what it cost, oldest first: an analyst's own, for the owner all."""
+        self._open()
+        own = None if self._analyst == OWNER else self._analyst
+        return self._ledger.entries(Asked(analyst=own))
 
     def cursor(self) -> Cursor:
         """Return a PEP 249 cursor over this connection."""
@@ -334,11 +352,22 @@ def connect(
 
     schema: the YAML file of the data owner. database: overrides its `database`. data_dir: the folder
     of `source` files. ledger: the file that holds the budget, ":memory:" for one that is forgotten;
-    by default it lies beside the data. analyst: who asks, for the ledger; None is the owner.
+    by default it lies beside the data. analyst: who asks, for the ledger; None is the owner, who
+    sees everybody's statements.
 
-    Raises SchemaError, EngineError or LedgerError.
+    Raises SchemaError, EngineError, LedgerError, or ParameterError for an analyst called "owner".
     """
     return Connection(schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst)
+
+
+def _analyst(name: str) -> str:
+    """Return the name of an analyst. Raises ParameterError for the owner's, and for none at all."""
+    if name.strip().lower() in ("", OWNER):
+        raise ParameterError(
+            f"an analyst can't be called {name!r}.",
+            hint="another name; leave `analyst` out to ask as the owner",
+        )
+    return name
 
 
 def ledger_place(

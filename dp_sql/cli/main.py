@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from dp_sql import __version__
+from dp_sql.cli import owner
 from dp_sql.cli.failures import message_of
 from dp_sql.cli.runner import STOPPED
 from dp_sql.errors import QueryError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _WELL, _FAILED, _WRONG_COMMAND_LINE = 0, 1, 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
-_COMMANDS = frozenset("repl query check tune demo".split())
+_COMMANDS = frozenset("repl query check tune demo init budget ledger".split())
 
 
 def program() -> NoReturn:
@@ -100,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def command(
-        name: str, run: Callable[[argparse.Namespace], int], text: str
+        name: str, run: Callable[[argparse.Namespace], int] | None, text: str
     ) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         made.set_defaults(run=run)
@@ -136,6 +137,11 @@ def _parser() -> argparse.ArgumentParser:
         "--bounds", metavar="COLUMN[=LOW:HIGH]", action="append", default=[],
         help="a column, and wide bounds to look between, if not the declared ones",
     )  # fmt: skip
+    owner.add_init(command("init", None, "write a first schema of DATABASE; reads no row"))
+    owner.add_budget(
+        command("budget", None, "show the budget of each table, or raise one"), _add_places
+    )
+    owner.add_ledger(command("ledger", None, "show, verify or export what was asked"), _add_places)
     demo = command("demo", _demo, "open the shell on the purchases in an online music shop")
     demo.add_argument("--fresh", action="store_true", help="forget what was spent in the demo")
     return parser
