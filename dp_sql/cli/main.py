@@ -126,6 +126,9 @@ def _parser() -> argparse.ArgumentParser:
     query.add_argument("--confidence", metavar="NUMBER", help="in which share of runs: 0.95")
     check = command("check", _check, "say what SCHEMA declares and what the data and ledger lack")
     _add_places(check)
+    check.add_argument(
+        "--data", action="store_true", help="count what the rows break; for the owner alone"
+    )
     tune = command("tune", _tune, "propose limits and bounds for TABLE, from private quantiles")
     _add_places(tune, "TABLE")
     _add_analyst(tune)
@@ -194,6 +197,7 @@ def _check(options: argparse.Namespace) -> int:
         database=options.database,
         data_dir=options.data_dir,
         ledger=options.ledger,
+        data=options.data,
     )
     sys.stdout.write("".join(f"{line}\n" for line in report.lines))
     return _FAILED if report.errors else _WELL
