@@ -27,7 +27,6 @@ from typing import Self
 
 from dp_sql.budget import rows
 from dp_sql.budget.accountant import fits, order_of, price
-from dp_sql.budget.export import lines
 from dp_sql.budget.left import refusal, repeats, shares
 from dp_sql.budget.raising import budget_words, check_raise, lowered
 from dp_sql.budget.record import (
@@ -178,6 +177,8 @@ class Ledger:
 
     def export(self, write: Callable[[str], object]) -> None:
         """Give the whole ledger to `write`, line by line, as `export` says. No charge waits for it."""
+        from dp_sql.budget.export import lines  # noqa: PLC0415  answers need none
+
         with self._store.transaction(write=False) as connection:
             for line in lines(rows.registrations(connection), rows.chain(connection)):
                 write(line)

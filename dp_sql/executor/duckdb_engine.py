@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 
 from dp_sql.errors import EngineError, SchemaError
-from dp_sql.executor import data_check, lower_public, lower_relation, lower_rows, staging
+from dp_sql.executor import lower_public, lower_relation, lower_rows, staging
 from dp_sql.executor.csv_file import read_header
 from dp_sql.executor.engine import Sums
 from dp_sql.executor.lower_distinct import distinct_sql
@@ -270,7 +270,9 @@ class DuckDBEngine:
 
         The counts are exact, so they are for the owner alone: nothing that answers statements asks.
         """
-        asked = list(data_check.questions(self._catalog, table))
+        from dp_sql.executor.data_check import questions  # noqa: PLC0415  for `dpsql check` alone
+
+        asked = list(questions(self._catalog, table))
         counts = [int(str(self._run(question.sql)[0][0])) for question in asked]
         return [(q.words, n) for q, n in zip(asked, counts, strict=True) if n]
 
