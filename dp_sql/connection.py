@@ -163,7 +163,7 @@ class Connection:
         self._open()
         with self._with_example(query):
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
-        states = {table: self._ledger.state(self._identities[table]) for table in prepared.costs}
+        states = {table: self._state(self._identities[table]) for table in prepared.costs}
         return explanation(prepared, self._catalog, states)
 
     def tune(
@@ -190,17 +190,23 @@ class Connection:
         An analyst is told how many more of his or her own last statement fit, the owner of anybody's.
         """
         self._open()
-        own = None if self._analyst == OWNER else self._analyst
         return {
-            self._catalog.tables[name].name: self._ledger.state(identity, own)
+            self._catalog.tables[name].name: self._state(identity)
             for name, identity in self._identities.items()
         }
 
     def ledger(self) -> Iterator[Entry]:
         """Yield what was asked and what it cost, oldest first: an analyst's own, for the owner all."""
         self._open()
-        own = None if self._analyst == OWNER else self._analyst
-        return self._ledger.entries(Asked(analyst=own))
+        return self._ledger.entries(Asked(analyst=self._own))
+
+    @property
+    def _own(self) -> str | None:
+        """Whose statements this connection may see: an analyst's own, None for all."""
+        return None if self._analyst == OWNER else self._analyst
+
+    def _state(self, identity: str) -> BudgetState:
+        return self._ledger.state(identity, self._own)
 
     def cursor(self) -> Cursor:
         """Return a PEP 249 cursor over this connection."""

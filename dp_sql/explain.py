@@ -63,7 +63,7 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
             f"Cost to {name}: epsilon {show(cost.epsilon)}"
             + (f", delta {show(cost.delta)}" if cost.delta else "")
         )
-        lines += [f"  {text}" for text in states[table].lines()]
+        lines += [f"  {text}" for text in (*states[table].lines(), states[table].asks(cost))]
     if prepared.steps and not prepared.costs:
         lines.append("Cost: none, the answer depends on nothing that is protected.")
     if prepared.costs:

@@ -14,10 +14,11 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import assert_never
 
-from dp_sql.budget.accountant import Filter, Spend, filter_of
-from dp_sql.budget.left import Share
+from dp_sql.budget.accountant import Filter, Spend, filter_of, price
+from dp_sql.budget.left import Share, repeats, shares
 from dp_sql.dataclass import dataclass
 from dp_sql.privacy.amount import show, show_down
+from dp_sql.privacy.cost import Cost
 from dp_sql.privacy.event import Event
 from dp_sql.privacy.unit import Adjacency, Level, Named, PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec
@@ -188,6 +189,18 @@ class BudgetState:
         if self.statements and self.repeats is not None:
             texts.append(f"{self.repeats} more like the last statement fit")
         return tuple(texts)
+
+    def asks(self, cost: Cost) -> str:
+        """Return, in a line, what a statement would take of each rule and how many like it fit."""
+        rule = self.registration.rule
+        spend = price(rule, cost)
+        asked = [share for share in shares(rule, spend) if share.spent != 0 and share.budget]
+        uses = [f"{_percent(s)} of {_RULES[s.rule]}" for s in asked if s.spent is not None]
+        closes = [f"closes {_RULES[s.rule]}" for s in asked if s.spent is None]
+        does = [*closes, *([f"uses {', '.join(uses)}"] if uses else [])]
+        more = repeats(rule, self.spent, spend)
+        fitting = "any number" if more is None else f"{more}"
+        return f"this statement {' and '.join(does) or 'uses nothing'}; {fitting} like it fit"
 
     def left(self) -> str:
         """Return, in a line, what is left of each rule in use and how often the last would fit."""
