@@ -368,7 +368,7 @@ def connect(
 
 def _analyst(name: str) -> str:
     """Return the name of an analyst. Raises ParameterError for the owner's, and for none at all."""
-    if name.strip().lower() in ("", OWNER):
+    if name.strip().lower() in ("", OWNER) or not name.isprintable():
         raise ParameterError(
             f"an analyst can't be called {name!r}.",
             hint="another name; leave `analyst` out to ask as the owner",

@@ -54,6 +54,8 @@ def raise_budget(where: Where, table: str, by: str, reason: str) -> str:
         raise ParameterError(
             f"there is no protected table {table!r}.", hint=f"one of {', '.join(names)}"
         )
+    if not reason.isprintable():
+        raise ParameterError("a reason is one line of text.", hint='--reason "a new consent"')
     identity = _identity(where, catalog, ascii_lower(spec.name))
     with opened(where) as ledger:
         before = ledger.raise_budget(identity, spec.budget, by, reason)

@@ -119,13 +119,13 @@ def _faults(catalog: Catalog, database: str | None, data_dir: Path | None) -> It
         yield _Finding(message_of(error), error=True)
         return
     try:
-        sound = True
-        for name, spec in catalog.tables.items():
-            for words, number in engine.faults(name):
-                sound = False
-                yield _Finding(f"{spec.name}: {words}: {number:,}")
-        if sound:
+        found = [(s.name, *fault) for n, s in catalog.tables.items() for fault in engine.faults(n)]
+        for table, words, number in found:
+            yield _Finding(f"{table}: {words}: {number:,}")
+        if not found:
             yield _Finding("the data keep everything that is declared")
+    except DPSQLError as error:
+        yield _Finding(message_of(error), error=True)
     finally:
         engine.close()
 

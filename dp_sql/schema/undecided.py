@@ -7,7 +7,7 @@ import re
 from dp_sql.dataclass import dataclass
 
 MARK = "TODO"
-_MARKED = re.compile(rf"\b{MARK}\b")
+_MARKED = re.compile(rf"#.*\b{MARK}\b|:\s*{MARK}\s*(#|$)")  # in a comment, or a whole value
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,9 @@ class Undecided:
 
 
 def undecided(text: str) -> tuple[Undecided, ...]:
-    """Return the lines of a schema file that a person has still to decide, in comments too."""
+    """Return the lines of a schema file that a person has still to decide: comments and values.
+
+    In a list of values the word is a value like others.
+    """
     lines = enumerate(text.splitlines(), 1)
     return tuple(Undecided(n, line.strip()) for n, line in lines if _MARKED.search(line))

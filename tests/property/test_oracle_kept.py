@@ -227,7 +227,5 @@ def test_no_neighbour_that_keeps_rows_moves_a_vector_further_long(seed: int) -> 
         examine_zeroed(Random(f"{seed}-zero-{index}"))
         examine_moved(Random(f"{seed}-metric-{index}"))
         if index % 6 == 0:
-            examine_zeroed(
-                Random(f"{seed}-zero-sampled-{index}"), write=partial(statement, sampled=True)
-            )
+            examine_zeroed(Random(f"{seed}-zero-sampled-{index}"), write=partial(statement, sampled=True))
             examine_moved(Random(f"{seed}-cells-{index}"), cell_statement)

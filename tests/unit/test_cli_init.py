@@ -174,6 +174,11 @@ tables:
     ]
 
 
+def test_the_word_may_be_a_value_of_a_list() -> None:
+    assert undecided("status: {type: varchar, values: [TODO, DONE]}\nTODO: {type: date}") == ()
+    assert [u.line for u in undecided("a: 1\nb: TODO\nc: TODO # d\ne: 1 # TODO f\n")] == [2, 3, 4]
+
+
 def test_nothing_is_overwritten(database: Path, tmp_path: Path) -> None:
     target = tmp_path / "mine.yaml"
     target.write_text("mine")
