@@ -13,12 +13,14 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from budget_cases import UNIT, laplace, selection, statement
+from budget_cases import UNIT, budget, laplace, selection, statement
 from ledger_cases import LARGE, new_ledger, run_children
 
 from dp_sql.budget import open_ledger, store
 from dp_sql.budget.ledger import Ledger
+from dp_sql.budget.record import OWNER
 from dp_sql.errors import LedgerError
+from dp_sql.schema.catalog import AccountantKind
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def path(tmp_path: Path) -> Path:
 
 def content(ledger: Ledger) -> object:
     entries = [(e.number, e.query_id, e.sql, e.spend, e.events) for e in ledger.entries()]
-    return ledger.state("a"), ledger.state("b"), entries
+    return ledger.state("a"), ledger.state("b"), entries, ledger.raises()
 
 
 @contextmanager
@@ -138,9 +140,11 @@ def test_verify_finds_a_cut_last_page(path: Path) -> None:
 
 def flips(path: Path, tries: int, seed: int) -> None:
     """Change bytes of the file: it is the same to all readers, or somebody says what is wrong."""
-    whole = path.read_bytes()
     with open_ledger(path) as ledger:
+        higher = budget("2000000", "1e-6", AccountantKind.PURE, "0")
+        ledger.raise_budget("a", higher, OWNER, "a new consent")
         before = content(ledger)
+    whole = path.read_bytes()
     chances = random.Random(seed)
     noticed = 0
     for _ in range(tries):
