@@ -164,14 +164,14 @@ def raise_kills(path: str, tries: int, seed: int) -> object:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         told.update(map(int, [*begun.decode().split(), *read_all(reading)]))
-        kept = {int(entry.epsilon) for entry in ledger.raises()}
-        lost += len(told - kept)
-    problems, raises = ledger.verify().problems, len(ledger.raises())
+        lost += max(told, default=0) > ledger.state("a").registration.budget.epsilon
+    raises, problems = ledger.raises(), ledger.verify().problems
+    lost += len(told - {int(entry.epsilon) for entry in raises})
     ledger.close()
     return {
         "tries": tries,
         "told": len(told),
-        "raises": raises,
+        "raises": len(raises),
         "lost": lost,
         "problems": problems,
     }
