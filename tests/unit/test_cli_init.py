@@ -25,7 +25,8 @@ CREATE TABLE lines (order_id INT REFERENCES orders (id), line INT, price DOUBLE,
 """
 ROWS = """
 INSERT INTO customers VALUES (1, 'Xanthippe', 'merry', 'x@e.org'), (2, 'Bo', 'sulky', NULL);
-INSERT INTO orders VALUES (1, 1, NULL, 5, NULL, '2024-01-01', 3, 1), (2, NULL, NULL, 777, NULL, NULL, 'nan', 1),
+INSERT INTO orders VALUES (1, 1, NULL, 5, NULL, '2024-01-01', 3, 1),
+    (2, NULL, NULL, 777, NULL, NULL, 'nan', 1),
     (3, 2, NULL, -4, NULL, NULL, 99, 2);
 INSERT INTO lines VALUES (1, 1, 5), (1, 2, 7), (2, 1, 9);
 """

@@ -67,7 +67,7 @@ def test_a_budget_is_shown_with_what_fits_of_ones_own_last_statement(asked: Path
 
 
 def test_the_owner_raises_a_budget_to_what_the_schema_declares(asked: Path) -> None:
-    with pytest.raises(LedgerError, match="has epsilon 10, .* already"):
+    with pytest.raises(LedgerError, match=r"has epsilon 10, .* already"):
         raise_budget(Where(asked), "purchases", "owner", "")
     declare(asked, "20")
     with pytest.raises(LedgerError, match="Editing a schema changes no budget"):
