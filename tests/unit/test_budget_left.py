@@ -3,21 +3,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from budget_cases import (
-    UNIT,
-    budget,
-    fine_laplace,
-    gaussian,
-    laplace,
-    rule_of,
-    selection,
-    statement,
-)
+from budget_cases import budget, fine_laplace, gaussian, laplace, rule_of, selection
 
-from dp_sql.budget import open_ledger
 from dp_sql.budget.accountant import NOTHING, Filter, Spend, fits, price
 from dp_sql.budget.left import Share, largest_epsilon, refusal, repeats, shares
-from dp_sql.errors import BudgetExceededError
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.schema.catalog import AccountantKind
 
@@ -155,37 +144,3 @@ def test_a_refusal_of_gaussian_noise_by_the_pure_accountant_says_why() -> None:
     assert "no finite epsilon" in error.message
     assert error.hint is not None
     assert "Laplace" in error.hint
-
-
-@pytest.mark.parametrize(
-    ("kind", "cost", "said"),
-    [
-        (
-            PURE,
-            laplace("0.25"),
-            "this statement uses 25 % of epsilon; 3 like it fit",
-        ),
-        (
-            SEQUENTIAL,
-            selection("0.25", "1e-7"),
-            "this statement uses 25 % of epsilon, 5 % of delta; 3 like it fit",
-        ),
-        (
-            RENYI,
-            gaussian(64),
-            "this statement closes epsilon and uses 0.501 % of Rényi; 118 like it fit",
-        ),
-    ],
-)
-def test_a_statement_says_what_it_would_take_and_how_often_it_fits(
-    kind: AccountantKind, cost: Cost, said: str
-) -> None:
-    with open_ledger(":memory:") as ledger:
-        ledger.register("a", "a", UNIT, budget("1", "2e-6", kind))
-        ledger.reserve(statement(), {"a": laplace("0.25")})
-        assert ledger.state("a").asks(cost) == said
-        fitting = int(said.split("; ")[1].split(maxsplit=1)[0])
-        for _ in range(fitting):
-            ledger.reserve(statement(), {"a": cost})
-        with pytest.raises(BudgetExceededError):
-            ledger.reserve(statement(), {"a": cost})
