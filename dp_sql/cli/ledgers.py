@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -20,14 +21,8 @@ from dp_sql.connection import ledger_place
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import LedgerError, ParameterError
 from dp_sql.privacy.amount import show, show_up
-from dp_sql.privacy.event import (
-    Event,
-    GaussianEvent,
-    KeySelectionEvent,
-    LaplaceEvent,
-    PureEvent,
-    SampledEvent,
-)
+from dp_sql.privacy.event import Event
+from dp_sql.privacy.event_json import event_to_json
 from dp_sql.schema.loader import load
 
 _SQLITE = b"SQLite format 3\x00"
@@ -204,14 +199,5 @@ def _noise(events: tuple[Event, ...]) -> str:
 
 
 def _word(event: Event) -> str:
-    match event:
-        case LaplaceEvent():
-            return "laplace"
-        case GaussianEvent():
-            return "gaussian"
-        case KeySelectionEvent():
-            return "key selection"
-        case PureEvent():
-            return "choice"
-        case SampledEvent():
-            return "sampled"
+    word: str = json.loads(event_to_json(event))["event"]
+    return word.replace("_", " ")
