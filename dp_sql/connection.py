@@ -17,7 +17,15 @@ from dp_sql.accuracy import accurate, read_asked, too_dear
 from dp_sql.amounts import Amounts, parts, read_amounts
 from dp_sql.batch import Spending, read_batch
 from dp_sql.budget import open_ledger
-from dp_sql.budget.record import BudgetState, Receipt, StatementRecord, Status
+from dp_sql.budget.record import (
+    OWNER,
+    Asked,
+    BudgetState,
+    Entry,
+    Receipt,
+    StatementRecord,
+    Status,
+)
 from dp_sql.cursor import Cursor
 from dp_sql.errors import (
     BudgetExceededError,
@@ -58,7 +66,7 @@ class Connection:
         analyst: str | None = None,
     ) -> None:
         self._catalog: Catalog = load(schema, database=database)
-        self._analyst = analyst if analyst is not None else "owner"
+        self._analyst = OWNER if analyst is None else _analyst(analyst)
         folder = None if data_dir is None else Path(data_dir)
         self._sampler = sampler_named(self._catalog.sampler)
         with ThreadPoolExecutor(max_workers=1) as aside:  # a database takes its time to start
@@ -186,7 +194,7 @@ class Connection:
         self._open()
         with self._with_example(query):
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
-        states = {table: self._ledger.state(self._identities[table]) for table in prepared.costs}
+        states = {table: self._state(self._identities[table]) for table in prepared.costs}
         return explanation(prepared, self._catalog, states)
 
     def tune(
@@ -208,12 +216,28 @@ class Connection:
         return tune(place, bounds or {}, epsilon, lambda query: self.sql(query, epsilon=epsilon))
 
     def budget(self) -> dict[str, BudgetState]:
-        """Return the state of each protected table's budget, by its name in the schema."""
+        """Return the state of each protected table's budget, by its name in the schema.
+
+        An analyst is told how many more of his or her own last statement fit, the owner of anybody's.
+        """
         self._open()
         return {
-            self._catalog.tables[name].name: self._ledger.state(identity)
+            self._catalog.tables[name].name: self._state(identity)
             for name, identity in self._identities.items()
         }
+
+    def ledger(self) -> Iterator[Entry]:
+        """Yield what was asked and what it cost, oldest first: an analyst's own, for the owner all."""
+        self._open()
+        return self._ledger.entries(Asked(analyst=self._own))
+
+    @property
+    def _own(self) -> str | None:
+        """Whose statements this connection may see: an analyst's own, None for all."""
+        return None if self._analyst == OWNER else self._analyst
+
+    def _state(self, identity: str) -> BudgetState:
+        return self._ledger.state(identity, self._own)
 
     def cursor(self) -> Cursor:
         """Return a PEP 249 cursor over this connection."""
@@ -372,11 +396,22 @@ def connect(
 
     schema: the YAML file of the data owner. database: overrides its `database`. data_dir: the folder
     of `source` files. ledger: the file that holds the budget, ":memory:" for one that is forgotten;
-    by default it lies beside the data. analyst: who asks, for the ledger; None is the owner.
+    by default it lies beside the data. analyst: who asks, for the ledger; None is the owner, who
+    sees everybody's statements.
 
-    Raises SchemaError, EngineError or LedgerError.
+    Raises SchemaError, EngineError, LedgerError, or ParameterError for an analyst called "owner".
     """
     return Connection(schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst)
+
+
+def _analyst(name: str) -> str:
+    """Return the name of an analyst. Raises ParameterError for the owner's, and for none at all."""
+    if name.strip().lower() in ("", OWNER) or not name.isprintable():
+        raise ParameterError(
+            f"an analyst can't be called {name!r}.",
+            hint="another name; leave `analyst` out to ask as the owner",
+        )
+    return name
 
 
 def ledger_place(

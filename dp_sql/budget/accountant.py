@@ -39,6 +39,11 @@ Why:     Fix two neighbours and let P, Q be the laws of all answers under them. 
              at every a > 1. Let the S_t add up to at most S, s = ln(1/d) and epsilon = S/2 + sqrt(2 S s).
              By M_t, E_P[e^((a-1)(L - a S / 2))] <= 1, and P(L > epsilon) <= e^(-(a-1)(epsilon - a S / 2)),
              which is d at a - 1 = sqrt(2 s / S). P(A) - e^epsilon Q(A) <= P(L > epsilon) for every set A.
+         A raise: the owner replaces the amounts of a table by others, none smaller, neither delta's
+         two parts nor epsilon; the order a stays. Say that on no path they pass (epsilon*, d*,
+         selection_delta*), whatever the owner learns from answers. c(a, d) falls in d, so a path
+         that meets (i) or (ii) with its own amounts meets it with those, and all of the above holds
+         with them: the promise is that of the highest budget, for the answers before it as well.
 Assumes: a statement's amounts are reserved before its answer is drawn (one that is reserved and
          never answered only adds); events bound the divergence for the table's adjacency and group
          size; every draw is independent of the others.

@@ -5,7 +5,10 @@ Claim:   no answer without its charge: when `reserve` returns, the charge of eve
 Why:     one transaction that no other overlaps reads what was spent, decides, and appends; it is
          synced before `reserve` returns, and it raises if any of that failed. Nothing takes a
          charge back.
-Assumes: the caller reserves before it reads data, and what `store` assumes.
+         A raise is such a transaction too: it changes what fits, never what was spent, and is one
+         link of the same chain.
+Assumes: the caller reserves before it reads data, and what `store` assumes. Who may call
+         `raise_budget` is whoever may write the file: analysts' names are told apart, not proved.
 Source:  [Rogers2016] for the filters that decide; see `accountant`.
 
 A process that dies, or a commit whose success can't be known, leaves a charge without an answer at
@@ -16,7 +19,7 @@ depends on clocks.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -26,9 +29,13 @@ from typing import Self
 from dp_sql.budget import rows
 from dp_sql.budget.accountant import NOTHING, Spend, fits, order_of, price
 from dp_sql.budget.left import refusal, repeats, shares
+from dp_sql.budget.raising import budget_words, check_raise, lowered
 from dp_sql.budget.record import (
+    OWNER,
+    Asked,
     BudgetState,
     Entry,
+    Raise,
     Receipt,
     Registration,
     StatementRecord,
@@ -38,14 +45,14 @@ from dp_sql.budget.record import (
 from dp_sql.budget.store import Store
 from dp_sql.budget.verify import verify
 from dp_sql.errors import LedgerError
-from dp_sql.privacy.amount import show
 from dp_sql.privacy.cost import Cost
 from dp_sql.privacy.unit import Adjacency, Named, PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec, ascii_lower
 
-Asked = tuple[StatementRecord, Mapping[str, Cost]]
+Charge = tuple[StatementRecord, Mapping[str, Cost]]
 """A statement and what it costs each table that it reads, by identity."""
 
+_ALL = Asked()
 _ANEW = (
     "or give the table a new `id`: that starts a second budget, and its people lose at most the sum"
 )
@@ -88,7 +95,7 @@ class Ledger:
         (receipt,) = self.reserve_all([(statement, costs)])
         return receipt
 
-    def reserve_all(self, asked: Sequence[Asked]) -> tuple[Receipt, ...]:
+    def reserve_all(self, asked: Sequence[Charge]) -> tuple[Receipt, ...]:
         """Charge several statements in one transaction, as `reserve` does one: all of them, or none."""
         with self._store.transaction(write=True) as connection:
             time = _now()
@@ -123,12 +130,36 @@ class Ledger:
         except LedgerError:
             return False
 
-    def state(self, identity: str) -> BudgetState:
-        """Return how a registered table's budget stands."""
+    def raise_budget(self, identity: str, wanted: BudgetSpec, by: str, reason: str) -> Registration:
+        """Raise a registered table's budget to `wanted`, and return the table as it was before.
+
+        by: who asks; only OWNER may. The raise is an entry of the chain, on disk when this returns;
+        what was spent stays spent. Raises LedgerError, with nothing written, for an analyst, and
+        where any amount would fall, none would grow, or the accountant would change.
+        """
+        if by != OWNER:
+            raise LedgerError(
+                f"{by!r} is an analyst, and only the owner raises a budget.",
+                hint="ask the owner of the data",
+            )
+        with self._store.transaction(write=True) as connection:
+            known = _registered(connection, identity)
+            check_raise(known, wanted)
+            number, previous = rows.head(connection)
+            amounts = (wanted.epsilon, wanted.delta, wanted.selection_delta)
+            entry = Raise(number + 1, _now(), identity, *amounts, reason)
+            rows.add_raise(connection, known, entry, previous)
+        return known
+
+    def state(self, identity: str, analyst: str | None = None) -> BudgetState:
+        """Return how a registered table's budget stands.
+
+        analyst: whose last statement `repeats` is about; None is anybody's.
+        """
         with self._store.transaction(write=False) as connection:
             known = _registered(connection, identity)
             totals = rows.sums_of(connection, identity)
-            last = rows.last_spend(connection, identity)
+            last = rows.last_spend(connection, identity, analyst)
         rule = known.rule
         more = None if last is None else repeats(rule, totals.spent, last)
         used = shares(rule, totals.spent)
@@ -139,25 +170,40 @@ class Ledger:
         with self._store.transaction(write=False) as connection:
             return rows.registrations(connection)
 
-    def entries(self) -> Iterator[Entry]:
-        """Yield every charge, oldest first. Charges made while this runs may be among them."""
+    def raises(self) -> list[Raise]:
+        """Return every raise, oldest first."""
+        with self._store.transaction(write=False) as connection:
+            return [link.entry for link in rows.raises(connection)]
+
+    def entries(self, asked: Asked = _ALL) -> Iterator[Entry]:
+        """Yield the charges that are asked for, oldest first; those made meanwhile may be among them."""
         after = 0
         while True:
             with self._store.transaction(write=False) as connection:
-                links = rows.page(connection, after)
+                links = rows.page(connection, after, asked)
             if not links:
                 return
             yield from (link.entry for link in links)
             after = links[-1].entry.number
 
-    def verify(self) -> Verification:
+    def verify(self, known_head: str | None = None) -> Verification:
         """Read the whole ledger and return what is wrong with it: nothing, in a sound one.
 
+        known_head: the `head` of an earlier verification, which the chain must still hold.
         It finds damaged pages, changed and removed rows, and sums that aren't those of the entries.
-        It can't find charges that were cut off at the end together with their sums.
+        It can't find charges that were cut off at the end together with their sums, unless they come
+        before `known_head`.
         """
         with self._store.transaction(write=False) as connection:
-            return verify(connection)
+            return verify(connection, known_head)
+
+    def export(self, write: Callable[[str], object]) -> None:
+        """Give the whole ledger to `write`, line by line, as `export` says. No charge waits for it."""
+        from dp_sql.budget.export import lines  # noqa: PLC0415  answers need none
+
+        with self._store.transaction(write=False) as connection:
+            for line in lines(rows.registrations(connection), rows.chain(connection)):
+                write(line)
 
     def close(self) -> None:
         """Close the ledger; what it holds stays, unless it is in memory."""
@@ -235,11 +281,17 @@ def _check_same(known: Registration, wanted: Registration) -> None:
             f"says {_unit_words(wanted.unit)}. What was charged so far was priced for the first.",
             hint=f"declare {_unit_words(known.unit)}; {_ANEW}",
         )
-    if known.spec != wanted.spec:
+    if known.budget != wanted.spec:
+        since = "registered with" if known.raised is None else "raised to"
+        hint = f"declare {budget_words(known.budget)}; {_ANEW}"
+        if not lowered(known.budget, wanted.spec):
+            hint = (
+                f"`dpsql budget raise SCHEMA {known.name}` raises it to that, for good; or {hint}"
+            )
         raise LedgerError(
-            f"`{known.name}` was registered with {_budget_words(known.spec)}; now the schema says "
-            f"{_budget_words(wanted.spec)}. Editing a schema changes no budget.",
-            hint=f"declare {_budget_words(known.spec)}; {_ANEW}",
+            f"`{known.name}` was {since} {budget_words(known.budget)}; now the schema says "
+            f"{budget_words(wanted.spec)}. Editing a schema changes no budget.",
+            hint=hint,
         )
 
 
@@ -260,13 +312,6 @@ def _unit_words(unit: PrivacyUnit) -> str:
 
 def _names(columns: frozenset[Named]) -> str:
     return ", ".join(sorted(column for _, column in columns))
-
-
-def _budget_words(spec: BudgetSpec) -> str:
-    return (
-        f"epsilon {show(spec.epsilon)}, delta {show(spec.delta)}, accountant {spec.accountant}, "
-        f"selection_delta {show(spec.selection_delta)}"
-    )
 
 
 def _now() -> str:

@@ -23,6 +23,9 @@ from dp_sql.privacy.event import Event
 from dp_sql.privacy.unit import Adjacency, Level, Named, PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec
 
+OWNER = "owner"
+"""Who asks where no analyst is named. No analyst may have this name."""
+
 GENESIS = "0" * 64
 """What stands for the digest before the first entry."""
 
@@ -56,8 +59,9 @@ class Receipt:
 class Registration:
     """A table as it was registered, for life. `registered_at`: ISO 8601, UTC, for people only.
 
-    unit: as it is for this table (`PrivacyUnit.of_table`). alpha: the order of its filter, None where it
-    has none.
+    unit: as it is for this table (`PrivacyUnit.of_table`). spec: the budget on that day. alpha: the
+    order of its filter, None where it has none. raised: the budget since the last raise, None where
+    there was none.
     """
 
     identity: str
@@ -66,15 +70,21 @@ class Registration:
     spec: BudgetSpec
     alpha: float | None
     registered_at: str
+    raised: BudgetSpec | None = None
+
+    @property
+    def budget(self) -> BudgetSpec:
+        """The budget as it is now."""
+        return self.spec if self.raised is None else self.raised
 
     @property
     def rule(self) -> Filter:
         """The filter that guards the table."""
-        return filter_of(self.spec, self.alpha)
+        return filter_of(self.budget, self.alpha)
 
     @property
     def digest(self) -> str:
-        """The digest of everything that was registered."""
+        """The digest of everything that was registered; raises have their own."""
         unit, spec = self.unit, self.spec
         size = str(unit.group_size)
         fields = (self.identity, self.name, unit.level, adjacency_text(unit), size)
@@ -101,6 +111,37 @@ class Entry:
     identity: str
     spend: Spend
     events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """One act of the owner: the amounts of a table's budget from then on.
+
+    number: in one count with the entries. time: ISO 8601, UTC, for people only.
+    """
+
+    number: int
+    time: str
+    identity: str
+    epsilon: Fraction
+    delta: Fraction
+    selection_delta: Fraction
+    reason: str
+
+    def of(self, known: Registration) -> BudgetSpec:
+        """Return the budget of a table since this raise: the accountant stays."""
+        kind = known.spec.accountant
+        return BudgetSpec(self.epsilon, self.delta, kind, self.selection_delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which entries are wanted; None is all. since, until: ISO 8601, UTC, as entries have it."""
+
+    identity: str | None = None
+    analyst: str | None = None
+    since: str | None = None
+    until: str | None = None
 
 
 _RULES = {
@@ -136,10 +177,13 @@ class BudgetState:
     def lines(self) -> tuple[str, ...]:
         """Return the budget in sentences: what is registered, what is used, how many more fit."""
         known = self.registration
-        guarantee = f"budget: epsilon {show(known.spec.epsilon)}"
-        if known.spec.delta:
-            guarantee += f", delta {show(known.spec.delta)}"
-        texts = [f"{guarantee} ({known.spec.accountant.value} accountant)"]
+        budget = known.budget
+        guarantee = f"budget: epsilon {show(budget.epsilon)}"
+        if budget.delta:
+            guarantee += f", delta {show(budget.delta)}"
+        texts = [f"{guarantee} ({budget.accountant.value} accountant)"]
+        if known.raised is not None:
+            texts.append(f"raised; registered with epsilon {show(known.spec.epsilon)}")
         for share in self.shares:
             if share.budget == 0 and share.spent == 0:
                 continue
@@ -176,10 +220,14 @@ class BudgetState:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What `verify` found: how many entries it read, and one sentence for each thing wrong."""
+    """What `verify` found: how many entries it read, and one sentence for each thing wrong.
+
+    Raises count as entries. head: the digest of the last one, which stands for all of them.
+    """
 
     entries: int
     problems: tuple[str, ...]
+    head: str = GENESIS
 
 
 def digest(*fields: str) -> str:

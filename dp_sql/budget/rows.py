@@ -9,13 +9,17 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
+from heapq import merge
 from typing import Any
 
 from dp_sql.budget.accountant import NOTHING, Spend
 from dp_sql.budget.record import (
     GENESIS,
+    Asked,
     Entry,
+    Raise,
     Registration,
     StatementRecord,
     Status,
@@ -33,76 +37,15 @@ from dp_sql.errors import LedgerError
 from dp_sql.privacy.event_json import events_from_json, events_to_json
 from dp_sql.schema.catalog import AccountantKind, BudgetSpec
 
-VERSION = 1
-"""The layout below. A ledger of another version is refused."""
-
 _AMOUNTS = ("pure", "rdp", "selection_delta", "epsilon", "delta")
 
-_TABLES = (
-    "CREATE TABLE schema_version (version INTEGER NOT NULL)",
-    """
-    CREATE TABLE tables (
-        identity TEXT NOT NULL PRIMARY KEY,
-        name TEXT NOT NULL,
-        level TEXT NOT NULL,
-        adjacency TEXT NOT NULL,
-        group_size INTEGER NOT NULL,
-        unit TEXT NOT NULL,
-        accountant TEXT NOT NULL,
-        epsilon TEXT NOT NULL,
-        delta TEXT NOT NULL,
-        selection_delta TEXT NOT NULL,
-        alpha TEXT,
-        registered_at TEXT NOT NULL,
-        digest TEXT NOT NULL
-    )
-    """,
-    """
-    CREATE TABLE statements (
-        id INTEGER NOT NULL PRIMARY KEY,
-        query_id TEXT NOT NULL UNIQUE,
-        time TEXT NOT NULL,
-        analyst TEXT NOT NULL,
-        status TEXT CHECK (status IN ('reserved', 'answered', 'failed')),
-        sql_hash TEXT NOT NULL,
-        sql TEXT NOT NULL
-    )
-    """,
-    """
-    CREATE TABLE entries (
-        id INTEGER NOT NULL PRIMARY KEY,
-        statement INTEGER NOT NULL REFERENCES statements (id),
-        identity TEXT NOT NULL REFERENCES tables (identity),
-        pure TEXT NOT NULL,
-        rdp TEXT NOT NULL,
-        selection_delta TEXT NOT NULL,
-        epsilon TEXT NOT NULL,
-        delta TEXT NOT NULL,
-        events TEXT NOT NULL,
-        previous TEXT NOT NULL,
-        hash TEXT NOT NULL
-    )
-    """,
-    "CREATE INDEX entries_of_table ON entries (identity, id)",
-    """
-    CREATE TABLE sums (
-        identity TEXT NOT NULL PRIMARY KEY REFERENCES tables (identity),
-        entries INTEGER NOT NULL,
-        pure TEXT NOT NULL,
-        rdp TEXT NOT NULL,
-        selection_delta TEXT NOT NULL,
-        epsilon TEXT NOT NULL,
-        delta TEXT NOT NULL,
-        digest TEXT NOT NULL
-    )
-    """,
-)
 _TABLE = (
     "identity name level adjacency group_size unit accountant epsilon delta selection_delta alpha "
     "registered_at digest"
 ).split()
 _STATEMENT = ("query_id", "time", "analyst", "status", "sql_hash", "sql")
 _ENTRY = ("id", "statement", "identity", *_AMOUNTS, "events", "previous", "hash")
+_ALL = Asked()
 _TOTALS = ("identity", "entries", *_AMOUNTS, "digest")
 
 
@@ -114,7 +57,22 @@ def _insert(table: str, columns: Iterable[str]) -> str:
     return f"INSERT INTO {table} ({_listed(columns)}) VALUES ({_listed(columns, ':{}')})"
 
 
-_HEAD = "SELECT id, hash FROM entries ORDER BY id DESC LIMIT 1"
+_RAISE = (
+    "id",
+    "time",
+    "identity",
+    "epsilon",
+    "delta",
+    "selection_delta",
+    "reason",
+    "previous",
+    "hash",
+)
+_LAST = "SELECT * FROM (SELECT id, hash FROM {} ORDER BY id DESC LIMIT 1)"
+_HEAD = f"{_LAST.format('entries')} UNION ALL {_LAST.format('raises')} ORDER BY id DESC LIMIT 1"
+_ADD_RAISE = _insert("raises", _RAISE)
+_RAISES = f"SELECT {_listed(_RAISE)} FROM raises ORDER BY id"
+_LAST_RAISE = f"SELECT {_listed(_RAISE)} FROM raises WHERE identity = ? ORDER BY id DESC LIMIT 1"
 _REGISTRATION = f"SELECT {_listed(_TABLE)} FROM tables WHERE identity = ?"
 _REGISTRATIONS = f"SELECT {_listed(_TABLE)} FROM tables ORDER BY name, identity"
 _ADD_REGISTRATION = _insert("tables", _TABLE)
@@ -128,10 +86,20 @@ _ADD_ENTRY = _insert("entries", _ENTRY)
 _PAGE = (
     f"SELECT {_listed(_ENTRY, 'e.{}')}, {_listed(_STATEMENT, 's.{}')} "
     "FROM entries AS e LEFT JOIN statements AS s ON e.statement = s.id "
-    "WHERE e.id > ? ORDER BY e.id LIMIT 500"
+    "WHERE e.id > :after{} ORDER BY e.id LIMIT 500"
 )
+_CONDITIONS = {
+    "identity": "e.identity = :identity",
+    "analyst": "s.analyst = :analyst",
+    "since": "s.time >= :since",
+    "until": "s.time < :until",
+}
 _LAST_OF_TABLE = (
     f"SELECT {_listed(_ENTRY)} FROM entries WHERE identity = ? ORDER BY id DESC LIMIT 1"
+)
+_LAST_OF_ANALYST = (
+    f"SELECT {_listed(_ENTRY, 'e.{}')} FROM statements AS s JOIN entries AS e ON e.statement = s.id "
+    "WHERE s.analyst = ? AND e.identity = ? ORDER BY s.id DESC LIMIT 1"
 )
 
 
@@ -153,55 +121,62 @@ class Link:
     hash: str
 
 
-def create(connection: sqlite3.Connection) -> None:
-    """Make the tables of an empty ledger."""
-    for table in _TABLES:
-        connection.execute(table)
-    connection.execute("INSERT INTO schema_version VALUES (?)", (VERSION,))
+@dataclass(frozen=True, slots=True)
+class RaiseLink:
+    """A raise with its place in the chain, as stored."""
 
-
-def check_version(connection: sqlite3.Connection) -> None:
-    """Raise LedgerError unless the ledger has the layout of this module."""
-    found = [row[0] for row in connection.execute("SELECT version FROM schema_version")]
-    if found != [VERSION]:
-        shown = found[0] if len(found) == 1 else "none"
-        raise LedgerError(
-            f"The ledger has layout {shown}; this version of dp_sql writes layout {VERSION}.",
-            hint="the version of dp_sql that wrote the ledger, or a later one",
-        )
+    entry: Raise
+    previous: str
+    hash: str
 
 
 def add_registration(connection: sqlite3.Connection, registration: Registration) -> None:
     """Store a new table that has spent nothing."""
-    unit, spec = registration.unit, registration.spec
-    row = {
-        "identity": registration.identity,
-        "name": registration.name,
-        "level": unit.level.value,
-        "adjacency": adjacency_text(unit),
-        "group_size": unit.group_size,
-        "unit": unit.name,
-        "accountant": spec.accountant.value,
-        "epsilon": fraction_text(spec.epsilon),
-        "delta": fraction_text(spec.delta),
-        "selection_delta": fraction_text(spec.selection_delta),
-        "alpha": None if registration.alpha is None else repr(registration.alpha),
-        "registered_at": registration.registered_at,
-        "digest": registration.digest,
-    }
-    connection.execute(_ADD_REGISTRATION, row)
+    connection.execute(_ADD_REGISTRATION, registration_row(registration))
     connection.execute(_ADD_SUMS, _sums_row(registration.identity, Sums(0, NOTHING)))
 
 
 def registration(connection: sqlite3.Connection, identity: str) -> Registration | None:
-    """Return the table of that identity, or None. Raises LedgerError where its digest is wrong."""
+    """Return the table of that identity, or None. Raises LedgerError where a digest is wrong."""
     row = connection.execute(_REGISTRATION, (identity,)).fetchone()
-    return None if row is None else _registration(row)
+    return None if row is None else _raised(connection, registered(row))
 
 
 def registrations(connection: sqlite3.Connection) -> list[Registration]:
     """Return all tables by name. Raises LedgerError where a digest is wrong."""
-    return [_registration(row) for row in connection.execute(_REGISTRATIONS)]
+    return [_raised(connection, registered(row)) for row in connection.execute(_REGISTRATIONS)]
+
+
+def add_raise(connection: sqlite3.Connection, known: Registration, entry: Raise, last: str) -> None:
+    """Store a raise of the table `known` after the entry or raise whose digest is `last`."""
+    row = {
+        "id": entry.number,
+        "time": entry.time,
+        "identity": entry.identity,
+        **amount_texts(entry),
+        "reason": entry.reason,
+        "previous": last,
+        "hash": raise_digest(entry, known.digest, last),
+    }
+    connection.execute(_ADD_RAISE, row)
+
+
+def raise_digest(entry: Raise, registered: str, previous: str) -> str:
+    """Return the digest of a raise. registered: that of its table's registration."""
+    amounts = amount_texts(entry).values()
+    number = str(entry.number)
+    return digest(
+        previous, "raise", number, entry.time, entry.identity, registered, *amounts, entry.reason
+    )
+
+
+def amount_texts(budget: BudgetSpec | Raise) -> dict[str, str]:
+    """Return the amounts of a budget as a ledger stores them."""
+    return {
+        "epsilon": fraction_text(budget.epsilon),
+        "delta": fraction_text(budget.delta),
+        "selection_delta": fraction_text(budget.selection_delta),
+    }
 
 
 def sums_of(connection: sqlite3.Connection, identity: str) -> Sums:
@@ -210,7 +185,7 @@ def sums_of(connection: sqlite3.Connection, identity: str) -> Sums:
     if row is None:
         raise LedgerError(f"The ledger is damaged: the sums of {identity!r} are missing.")
     with readable(f"the sums of {identity!r}"):
-        found = Sums(row["entries"], spend_from_texts(row[2:7]))
+        found = Sums(row["entries"], _spend(row))
         if row["digest"] != _sums_digest(identity, found):
             raise ValueError("wrong digest")
     return found
@@ -227,7 +202,7 @@ def put_sums(connection: sqlite3.Connection, identity: str, totals: Sums) -> Non
 
 
 def head(connection: sqlite3.Connection) -> tuple[int, str]:
-    """Return number and digest of the last entry; 0 and GENESIS before the first."""
+    """Return number and digest of the last entry or raise; 0 and GENESIS before the first."""
     row = connection.execute(_HEAD).fetchone()
     if row is None:
         return 0, GENESIS
@@ -285,37 +260,112 @@ def entry_digest(entry: Entry, sql_hash: str, registered: str, previous: str) ->
     return digest(previous, *numbers, *statement, entry.identity, registered, *amounts, events)
 
 
-def last_spend(connection: sqlite3.Connection, identity: str) -> Spend | None:
-    """Return what the last statement on a table cost, or None before the first."""
-    row = connection.execute(_LAST_OF_TABLE, (identity,)).fetchone()
+def last_spend(
+    connection: sqlite3.Connection, identity: str, analyst: str | None = None
+) -> Spend | None:
+    """Return what the last statement on a table cost, anybody's or an analyst's; None before it."""
+    if analyst is None:
+        row = connection.execute(_LAST_OF_TABLE, (identity,)).fetchone()
+    else:
+        row = connection.execute(_LAST_OF_ANALYST, (analyst, identity)).fetchone()
     if row is None:
         return None
     with readable(f"entry {row['id']}"):
-        return spend_from_texts(row[3:8])
+        return _spend(row)
 
 
-def page(connection: sqlite3.Connection, after: int) -> list[Link]:
+def page(connection: sqlite3.Connection, after: int, asked: Asked = _ALL) -> list[Link]:
     """Return the next entries after number `after`, at most 500. Raises LedgerError for damage."""
+    wanted = {name: getattr(asked, name) for name in _CONDITIONS}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    conditions = "".join(f" AND {_CONDITIONS[name]}" for name in given)
     found = []
-    for row in connection.execute(_PAGE, (after,)):
+    for row in connection.execute(_PAGE.format(conditions), {"after": after, **given}):
         with readable(f"entry {row['id']}"):
-            found.append(_link(row))
+            found.append(link_of(row))
     return found
+
+
+def raises(connection: sqlite3.Connection) -> list[RaiseLink]:
+    """Return all raises, oldest first. Raises LedgerError where one can't be read."""
+    found = []
+    for row in connection.execute(_RAISES):
+        with readable(f"raise {row['id']}"):
+            found.append(raise_link_of(row))
+    return found
+
+
+def chain(connection: sqlite3.Connection) -> Iterator[Link | RaiseLink]:
+    """Yield all entries and raises in the order of their numbers. Raises LedgerError for damage."""
+    charges: Iterator[Link | RaiseLink] = _links(connection)
+    yield from merge(charges, raises(connection), key=lambda link: link.entry.number)
+
+
+def _links(connection: sqlite3.Connection) -> Iterator[Link]:
+    after = 0
+    while links := page(connection, after):
+        yield from links
+        after = links[-1].entry.number
 
 
 @contextmanager
 def readable(what: str) -> Iterator[None]:
-    """Turn a ValueError or TypeError about a stored value into a LedgerError that names `what`."""
+    """Turn the error about a stored value, or one that is missing, into a LedgerError naming `what`."""
     try:
         yield
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, LookupError):
         message = f"The ledger is damaged: {what} can't be read."
         raise LedgerError(message, hint="a backup of the ledger") from None
 
 
-def _registration(row: Any) -> Registration:
+def registered(row: Any) -> Registration:
+    """Return what a row of `tables` says, by its columns' names; LedgerError where it is damaged."""
     with readable(f"the registration of {row['identity']!r}"):
-        return _registration_of(*row)
+        return _registration_of(*(row[column] for column in _TABLE))
+
+
+def registration_row(known: Registration) -> dict[str, object]:
+    """Return the row that `registered` reads."""
+    unit, spec = known.unit, known.spec
+    return {
+        "identity": known.identity,
+        "name": known.name,
+        "level": unit.level.value,
+        "adjacency": adjacency_text(unit),
+        "group_size": unit.group_size,
+        "unit": unit.name,
+        "accountant": spec.accountant.value,
+        **amount_texts(spec),
+        "alpha": None if known.alpha is None else repr(known.alpha),
+        "registered_at": known.registered_at,
+        "digest": known.digest,
+    }
+
+
+def _raised(connection: sqlite3.Connection, known: Registration) -> Registration:
+    """Return a registration with the budget of its last raise, whose digest must be right."""
+    row = connection.execute(_LAST_RAISE, (known.identity,)).fetchone()
+    if row is None:
+        return known
+    with readable(f"raise {row['id']}"):
+        link = raise_link_of(row)
+        if link.hash != raise_digest(link.entry, known.digest, link.previous):
+            raise ValueError("wrong digest")
+    return replace(known, raised=link.entry.of(known))
+
+
+def raise_link_of(row: Any) -> RaiseLink:
+    """Return a row of `raises`, by its columns' names; ValueError or TypeError for a damaged one."""
+    entry = Raise(
+        row["id"],
+        text(row["time"]),
+        text(row["identity"]),
+        fraction_from_text(row["epsilon"]),
+        fraction_from_text(row["delta"]),
+        fraction_from_text(row["selection_delta"]),
+        text(row["reason"]),
+    )
+    return RaiseLink(entry, text(row["previous"]), text(row["hash"]))
 
 
 @lru_cache(maxsize=256)
@@ -356,7 +406,12 @@ def _sums_digest(identity: str, totals: Sums) -> str:
     return digest(identity, str(totals.entries), *spend_texts(totals.spent))
 
 
-def _link(row: Any) -> Link:
+def _spend(row: Any) -> Spend:
+    return spend_from_texts(row[amount] for amount in _AMOUNTS)
+
+
+def link_of(row: Any) -> Link:
+    """Return an entry with its statement, by the columns' names; ValueError or TypeError if damaged."""
     entry = Entry(
         row["id"],
         row["statement"],
@@ -366,7 +421,7 @@ def _link(row: Any) -> Link:
         text(row["sql"]),
         Status(row["status"]),
         text(row["identity"]),
-        spend_from_texts(row[3:8]),
+        _spend(row),
         events_from_json(text(row["events"])),
     )
     if events_to_json(entry.events) != row["events"]:

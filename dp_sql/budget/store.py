@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from dp_sql.budget import rows
+from dp_sql.budget import layout
 from dp_sql.errors import LedgerError
 
 BUSY_SECONDS = 10.0
@@ -134,8 +134,8 @@ class Store:
         connection = _connected(self.path)
         try:
             if self.path is None:
-                rows.create(connection)
-            rows.check_version(connection)
+                layout.create(connection)
+            layout.upgrade(connection)
         except BaseException:
             connection.close()
             raise
@@ -224,7 +224,7 @@ def _create(path: Path) -> None:
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            rows.create(connection)
+            layout.create(connection)
             connection.commit()
         finally:
             connection.close()  # moves the log into the file and removes the log

@@ -3,70 +3,109 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from dp_sql.budget import rows
 from dp_sql.budget.accountant import NOTHING, fits
+from dp_sql.budget.raising import lowered
 from dp_sql.budget.record import GENESIS, Registration, Verification, digest
 from dp_sql.errors import LedgerError
 
 
-def verify(connection: sqlite3.Connection) -> Verification:
+class Checker:
+    """Takes the links of a chain one by one and notes what is wrong, the first thing first.
+
+    tables: what is registered. known_head: a digest that the chain must hold, or None.
+    """
+
+    def __init__(self, tables: Iterable[Registration], known_head: str | None = None) -> None:
+        self.tables = {table.identity: replace(table, raised=None) for table in tables}
+        self.spent = dict.fromkeys(self.tables, rows.Sums(0, NOTHING))
+        self.problems: list[str] = []
+        self._awaited = known_head if known_head != GENESIS else None
+        self._number, self._last = 0, GENESIS
+        self._exceeded: set[str] = set()
+
+    def take(self, link: rows.Link | rows.RaiseLink) -> None:
+        """Check the next link against those before it."""
+        entry = link.entry
+        self.problems += self._place(link)
+        table = self.tables.get(entry.identity)
+        if table is None:
+            self.problems.append(f"{_name(link)} is about a table that isn't registered.")
+        else:
+            self.problems += self._content(link, table)
+        self._number, self._last = entry.number, link.hash
+        if link.hash == self._awaited:
+            self._awaited = None
+
+    def end(self, entries: int, head: str) -> None:
+        """Check that the chain ends where it is said to end."""
+        if (entries, head) != (self._number, self._last):
+            self.problems.append("The last entries are missing.")
+
+    def verification(self) -> Verification:
+        """Return what was found."""
+        if self._awaited is not None:
+            self.problems.append(f"No entry has the digest {self._awaited}, which it had before.")
+        return Verification(self._number, tuple(self.problems), self._last)
+
+    def _place(self, link: rows.Link | rows.RaiseLink) -> Iterator[str]:
+        number = link.entry.number
+        if number != self._number + 1:
+            yield f"Entry {self._number + 1} is missing."
+        if link.previous != self._last:
+            yield f"{_name(link)} doesn't follow the one before it."
+
+    def _content(self, link: rows.Link | rows.RaiseLink, table: Registration) -> Iterator[str]:
+        match link:
+            case rows.Link(entry=charge):
+                if link.sql_hash != digest(charge.sql):
+                    yield f"The statement of entry {charge.number} was changed."
+                expected = rows.entry_digest(charge, link.sql_hash, table.digest, link.previous)
+                if link.hash != expected:
+                    yield f"{_name(link)} was changed."
+                before = self.spent[table.identity]
+                total = before.spent + charge.spend
+                self.spent[table.identity] = rows.Sums(before.entries + 1, total)
+                if table.identity not in self._exceeded and not fits(table.rule, total, NOTHING):
+                    self._exceeded.add(table.identity)
+                    yield f"The entries of `{table.name}` exceed its budget, from entry {charge.number} on."
+            case rows.RaiseLink(entry=raised):
+                if link.hash != rows.raise_digest(raised, table.digest, link.previous):
+                    yield f"{_name(link)} was changed."
+                if lowered(table.budget, raised.of(table)):
+                    yield f"{_name(link)} lowers a budget."
+                self.tables[table.identity] = replace(table, raised=raised.of(table))
+
+
+def verify(connection: sqlite3.Connection, known_head: str | None = None) -> Verification:
     """Return how many entries the ledger holds and one sentence for each thing wrong with it.
 
-    Where a page, a row or a digest can't be read the sentence about it is the only one, since what
+    Where a page, a row or a digest can't be read the sentence about it is the last one, since what
     follows from it can't be checked.
     """
     damage = [row[0] for row in connection.execute("PRAGMA integrity_check(20)")]
     if damage != ["ok"]:
         return Verification(0, tuple(f"SQLite: {line}" for line in damage))
+    found: list[str] = []
     try:
-        tables = {table.identity: table for table in rows.registrations(connection)}
-        spent = dict.fromkeys(tables, rows.Sums(0, NOTHING))
-        problems: list[str] = []
-        number, previous = 0, GENESIS
-        for link in _links(connection):
-            number, entry = number + 1, link.entry
-            problems += _link_problems(link, number, previous, tables)
-            number, previous = entry.number, link.hash
-            if entry.identity in spent:
-                so_far = spent[entry.identity]
-                total = so_far.spent + entry.spend
-                spent[entry.identity] = rows.Sums(so_far.entries + 1, total)
+        checker = Checker(rows.registrations(connection), known_head)
+        found = checker.problems
+        for link in rows.chain(connection):
+            checker.take(link)
         for identity in rows.tables_with_sums(connection):
-            if identity not in tables:
-                problems.append(f"The table {identity!r} has sums and isn't registered.")
-        for identity, totals in spent.items():
-            name = tables[identity].name
+            if identity not in checker.tables:
+                found.append(f"The table {identity!r} has sums and isn't registered.")
+        for identity, totals in checker.spent.items():
             if rows.sums_of(connection, identity) != totals:
-                problems.append(f"The sums of `{name}` are not those of its entries.")
-            if not fits(tables[identity].rule, totals.spent, NOTHING):
-                problems.append(f"The entries of `{name}` exceed its budget.")
+                name = checker.tables[identity].name
+                found.append(f"The sums of `{name}` are not those of its entries.")
     except LedgerError as error:
-        return Verification(0, (error.message,))
-    return Verification(number, tuple(problems))
+        return Verification(0, (*found, error.message))
+    return checker.verification()
 
 
-def _links(connection: sqlite3.Connection) -> Iterator[rows.Link]:
-    after = 0
-    while links := rows.page(connection, after):
-        yield from links
-        after = links[-1].entry.number
-
-
-def _link_problems(
-    link: rows.Link, number: int, previous: str, tables: dict[str, Registration]
-) -> Iterator[str]:
-    """Yield what is wrong with one entry, which should be number `number` after `previous`."""
-    entry = link.entry
-    if entry.number != number:
-        yield f"Entry {number} is missing."
-    if link.previous != previous:
-        yield f"Entry {entry.number} doesn't follow the one before it."
-    if link.sql_hash != digest(entry.sql):
-        yield f"The statement of entry {entry.number} was changed."
-    table = tables.get(entry.identity)
-    if table is None:
-        yield f"Entry {entry.number} is about a table that isn't registered."
-    elif link.hash != rows.entry_digest(entry, link.sql_hash, table.digest, link.previous):
-        yield f"Entry {entry.number} was changed."
+def _name(link: rows.Link | rows.RaiseLink) -> str:
+    return f"{'Entry' if isinstance(link, rows.Link) else 'Raise'} {link.entry.number}"

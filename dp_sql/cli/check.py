@@ -14,10 +14,13 @@ from dp_sql.cli.describe import budget_text, is_owner, owner_text
 from dp_sql.cli.failures import message_of
 from dp_sql.connection import ledger_place
 from dp_sql.dataclass import dataclass
-from dp_sql.errors import DPSQLError
+from dp_sql.errors import DPSQLError, SchemaError
 from dp_sql.executor.duckdb_engine import DuckDBEngine
 from dp_sql.schema.catalog import BudgetSpec, Catalog, TableSpec
 from dp_sql.schema.loader import load
+from dp_sql.schema.undecided import Undecided, undecided
+
+ONLY_THE_OWNER = "the data, for the owner alone: exact counts, which no analyst may see"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +45,24 @@ def check_schema(
     database: str | None = None,
     data_dir: Path | None = None,
     ledger: str | os.PathLike[str] | None = None,
+    data: bool = False,
 ) -> Report:
     """Return what holds of a schema file, its data and its ledger. Registers and charges nothing.
 
-    The options are those of `connect`. Raises SchemaError where the file itself is wrong: then
+    The options are those of `connect`. data: count in the rows what breaks the declarations; the
+    report is then for the owner alone. Raises SchemaError where the file itself is wrong: then
     nothing else can be said.
     """
-    catalog = load(schema, database=database)
+    marked = _marked(schema)
+    try:
+        catalog = load(schema, database=database)
+    except SchemaError as error:
+        if not marked:
+            raise
+        return _unfinished(schema, marked, error)
     place = ledger_place(catalog, ledger, database)
-    lines, errors = [f"{schema}: {_count(len(catalog.tables), 'table')}"], 0
+    lines = [f"{schema}: {_count(len(catalog.tables), 'table')}", *_decisions(marked)]
+    errors = len(marked)
     with ExitStack() as stack:
         found, opened = _ledger(place, stack)
         findings = [("ledger", [found])]
@@ -58,6 +70,8 @@ def check_schema(
             alone = replace(catalog, tables={name: spec})
             about = [*_table(alone, name, spec, opened, database, data_dir), *_missing(spec)]
             findings.append((f"{spec.name}, {_summary(spec, catalog)}", about))
+    if data:
+        findings.append((ONLY_THE_OWNER, list(_faults(catalog, database, data_dir))))
     for head, about in findings:
         lines.append(head)
         lines += [f"  {line}" for finding in about for line in finding.text.splitlines()]
@@ -68,6 +82,52 @@ def check_schema(
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _marked(schema: Path) -> tuple[Undecided, ...]:
+    """Return what the file leaves to a person; nothing where it can't be read, as `load` will say."""
+    try:
+        return undecided(schema.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return ()
+
+
+def _decisions(marked: tuple[Undecided, ...]) -> list[str]:
+    if not marked:
+        return []
+    return ["yours to decide", *(f"  line {found.line}: {found.text}" for found in marked)]
+
+
+def _unfinished(schema: Path, marked: tuple[Undecided, ...], error: SchemaError) -> Report:
+    """Return the report on a file that can't be loaded, at least for what is undecided in it."""
+    lines, errors = [f"{schema}: not finished", *_decisions(marked)], len(marked)
+    lines_marked = {found.line for found in marked}
+    if error.position is None or error.position.line not in lines_marked | {
+        m - 1 for m in lines_marked
+    }:
+        lines += message_of(error).splitlines()
+        errors += 1
+    lines.append(f"{_count(errors, 'error')}. The data and the ledger were not looked at.")
+    return Report(tuple(lines), errors)
+
+
+def _faults(catalog: Catalog, database: str | None, data_dir: Path | None) -> Iterator[_Finding]:
+    """Yield what the rows break; not one count is noisy."""
+    try:
+        engine = DuckDBEngine(catalog, data_dir=data_dir, database=database)
+    except DPSQLError as error:
+        yield _Finding(message_of(error), error=True)
+        return
+    try:
+        found = [(s.name, *fault) for n, s in catalog.tables.items() for fault in engine.faults(n)]
+        for table, words, number in found:
+            yield _Finding(f"{table}: {words}: {number:,}")
+        if not found:
+            yield _Finding("the data keep everything that is declared")
+    except DPSQLError as error:
+        yield _Finding(message_of(error), error=True)
+    finally:
+        engine.close()
 
 
 def _summary(spec: TableSpec, catalog: Catalog) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from dp_sql import __version__
+from dp_sql.cli import owner
 from dp_sql.cli.failures import message_of
 from dp_sql.cli.runner import STOPPED
 from dp_sql.errors import QueryError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _WELL, _FAILED, _WRONG_COMMAND_LINE = 0, 1, 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
-_COMMANDS = frozenset("repl query check tune demo".split())
+_COMMANDS = frozenset("repl query check tune demo init budget ledger".split())
 
 
 def program() -> NoReturn:
@@ -100,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def command(
-        name: str, run: Callable[[argparse.Namespace], int], text: str
+        name: str, run: Callable[[argparse.Namespace], int] | None, text: str
     ) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         made.set_defaults(run=run)
@@ -125,6 +126,9 @@ def _parser() -> argparse.ArgumentParser:
     query.add_argument("--confidence", metavar="NUMBER", help="in which share of runs: 0.95")
     check = command("check", _check, "say what SCHEMA declares and what the data and ledger lack")
     _add_places(check)
+    check.add_argument(
+        "--data", action="store_true", help="count what the rows break; for the owner alone"
+    )
     tune = command("tune", _tune, "propose limits and bounds for TABLE, from private quantiles")
     _add_places(tune, "TABLE")
     _add_analyst(tune)
@@ -136,6 +140,11 @@ def _parser() -> argparse.ArgumentParser:
         "--bounds", metavar="COLUMN[=LOW:HIGH]", action="append", default=[],
         help="a column, and wide bounds to look between, if not the declared ones",
     )  # fmt: skip
+    owner.add_init(command("init", None, "write a first schema of DATABASE; reads no row"))
+    owner.add_budget(
+        command("budget", None, "show the budget of each table, or raise one"), _add_places
+    )
+    owner.add_ledger(command("ledger", None, "show, verify or export what was asked"), _add_places)
     demo = command("demo", _demo, "open the shell on the purchases in an online music shop")
     demo.add_argument("--fresh", action="store_true", help="forget what was spent in the demo")
     return parser
@@ -188,6 +197,7 @@ def _check(options: argparse.Namespace) -> int:
         database=options.database,
         data_dir=options.data_dir,
         ledger=options.ledger,
+        data=options.data,
     )
     sys.stdout.write("".join(f"{line}\n" for line in report.lines))
     return _FAILED if report.errors else _WELL

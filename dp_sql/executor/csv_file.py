@@ -80,7 +80,19 @@ def read_header(path: Path, spec: TableSpec) -> CsvFile:
     return CsvFile(path, best, len(names), {key: names.index(key) for key in wanted})
 
 
+def column_names(path: Path) -> list[str]:
+    """Return the names of the first line, separated as it gives most of them.
+
+    Raises EngineError where the line isn't UTF-8 text.
+    """
+    return max((_words(path, separator) for separator in _SEPARATORS), key=len)
+
+
 def _names(path: Path, separator: str) -> list[str]:
+    return [ascii_lower(name) for name in _words(path, separator)]
+
+
+def _words(path: Path, separator: str) -> list[str]:
     try:
         with path.open("rb") as file:
             first = next(csv.reader(_texts(file), delimiter=separator), [])
@@ -88,7 +100,7 @@ def _names(path: Path, separator: str) -> list[str]:
         raise EngineError(
             f"{path.name!r} can't be read as CSV: its first line isn't UTF-8."
         ) from None
-    return [ascii_lower(name.strip()) for name in first]
+    return [name.strip() for name in first]
 
 
 def _texts(lines: Iterable[bytes]) -> Iterator[str]:

@@ -280,6 +280,17 @@ class DuckDBEngine:
             return 1
         return declared if declared is not None and most <= declared else None
 
+    def faults(self, table: str) -> list[tuple[str, int]]:
+        """Return what the rows of a table break of its declaration, and how many of them.
+
+        The counts are exact, so they are for the owner alone: nothing that answers statements asks.
+        """
+        from dp_sql.executor.data_check import questions  # noqa: PLC0415  for `dpsql check` alone
+
+        asked = list(questions(self._catalog, table))
+        counts = [int(str(self._run(question.sql)[0][0])) for question in asked]
+        return [(q.words, n) for q, n in zip(asked, counts, strict=True) if n]
+
     def identity(self, table: str) -> str:
         """Return what the ledger knows a table by."""
         return self._sources.identity(table, self._catalog.tables[table])

@@ -23,7 +23,9 @@ from budget_cases import UNIT, budget, laplace, statement
 
 from dp_sql.budget import open_ledger
 from dp_sql.budget.ledger import Ledger
+from dp_sql.budget.record import OWNER
 from dp_sql.errors import BudgetExceededError, LedgerError
+from dp_sql.schema.catalog import AccountantKind, BudgetSpec
 
 
 def in_child(work: Callable[[int], object]) -> tuple[int, int]:
@@ -113,6 +115,63 @@ def kills(path: str, tries: int, seed: int) -> object:
         "tries": tries,
         "answers": len(answered),
         "charges": charges,
+        "lost": lost,
+        "problems": problems,
+    }
+
+
+def raise_race(path: str, processes: int) -> object:
+    """Let processes raise one budget to 2, 3, … and spend it at the same time."""
+
+    def work(writing: int) -> None:
+        told = []
+        with open_ledger(path) as ledger:
+            for epsilon in range(2, processes + 2):
+                try:
+                    ledger.raise_budget("a", pure(epsilon), OWNER, f"to {epsilon}")
+                    told.append(f"raised:{epsilon}")
+                except LedgerError:
+                    pass  # another process has raised it that far, or further
+                told.append(f"paid:{reserve(ledger)}")
+        os.write(writing, " ".join(told).encode())
+
+    children = [in_child(work) for _ in range(processes)]
+    told = [word.split(":") for _, reading in children for word in read_all(reading)]
+    codes = [os.waitpid(pid, 0)[1] for pid, _ in children]
+    found: dict[str, list[str]] = {"raised": [], "paid": []}
+    for kind, what in told:
+        found[kind].append(what)
+    return {**found, "codes": codes}
+
+
+def raise_kills(path: str, tries: int, seed: int) -> object:
+    """Kill a child that raises a budget again and again and tells each raise when it is done."""
+    ledger = open_ledger(path)
+    moments = random.Random(seed)
+    told: set[int] = set()
+    lost = 0
+
+    def work(writing: int) -> None:
+        while True:
+            epsilon = int(ledger.state("a").registration.budget.epsilon) + 1
+            ledger.raise_budget("a", pure(epsilon), OWNER, "")
+            os.write(writing, f"{epsilon:>9} ".encode())
+
+    for _ in range(tries):
+        pid, reading = in_child(work)
+        begun = b"" if moments.random() < 0.25 else os.read(reading, 10)
+        time.sleep(moments.uniform(0, 0.04))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        told.update(map(int, [*begun.decode().split(), *read_all(reading)]))
+        lost += max(told, default=0) > ledger.state("a").registration.budget.epsilon
+    raises, problems = ledger.raises(), ledger.verify().problems
+    lost += len(told - {int(entry.epsilon) for entry in raises})
+    ledger.close()
+    return {
+        "tries": tries,
+        "told": len(told),
+        "raises": len(raises),
         "lost": lost,
         "problems": problems,
     }
@@ -213,6 +272,10 @@ def open_as_nobody(path: str) -> object:
     return {"error": None}
 
 
+def pure(epsilon: int) -> BudgetSpec:
+    return budget(str(epsilon), "0", AccountantKind.PURE, "0")
+
+
 def reserve(ledger: Ledger) -> str:
     record = statement()
     ledger.reserve(record, {"a": laplace("0.01")})
@@ -222,6 +285,8 @@ def reserve(ledger: Ledger) -> str:
 COMMANDS: dict[str, Callable[..., object]] = {
     "race": race,
     "kills": kills,
+    "raise_race": raise_race,
+    "raise_kills": raise_kills,
     "fork": fork,
     "fork_among_threads": fork_among_threads,
     "fork_memory": fork_memory,

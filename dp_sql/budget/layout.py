@@ -1,0 +1,137 @@
+"""The layout of a ledger: its tables, and how one of an earlier version gets those of this one.
+
+Every version only adds to the one before, so an upgrade is a transaction that changes no row.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from dp_sql.errors import LedgerError
+
+VERSION = 2
+"""The layout below. Earlier ones are upgraded, later ones refused."""
+
+_FIRST = (
+    "CREATE TABLE schema_version (version INTEGER NOT NULL)",
+    """
+    CREATE TABLE tables (
+        identity TEXT NOT NULL PRIMARY KEY,
+        name TEXT NOT NULL,
+        level TEXT NOT NULL,
+        adjacency TEXT NOT NULL,
+        group_size INTEGER NOT NULL,
+        unit TEXT NOT NULL,
+        accountant TEXT NOT NULL,
+        epsilon TEXT NOT NULL,
+        delta TEXT NOT NULL,
+        selection_delta TEXT NOT NULL,
+        alpha TEXT,
+        registered_at TEXT NOT NULL,
+        digest TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE statements (
+        id INTEGER NOT NULL PRIMARY KEY,
+        query_id TEXT NOT NULL UNIQUE,
+        time TEXT NOT NULL,
+        analyst TEXT NOT NULL,
+        status TEXT CHECK (status IN ('reserved', 'answered', 'failed')),
+        sql_hash TEXT NOT NULL,
+        sql TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE entries (
+        id INTEGER NOT NULL PRIMARY KEY,
+        statement INTEGER NOT NULL REFERENCES statements (id),
+        identity TEXT NOT NULL REFERENCES tables (identity),
+        pure TEXT NOT NULL,
+        rdp TEXT NOT NULL,
+        selection_delta TEXT NOT NULL,
+        epsilon TEXT NOT NULL,
+        delta TEXT NOT NULL,
+        events TEXT NOT NULL,
+        previous TEXT NOT NULL,
+        hash TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX entries_of_table ON entries (identity, id)",
+    """
+    CREATE TABLE sums (
+        identity TEXT NOT NULL PRIMARY KEY REFERENCES tables (identity),
+        entries INTEGER NOT NULL,
+        pure TEXT NOT NULL,
+        rdp TEXT NOT NULL,
+        selection_delta TEXT NOT NULL,
+        epsilon TEXT NOT NULL,
+        delta TEXT NOT NULL,
+        digest TEXT NOT NULL
+    )
+    """,
+)
+
+# An earlier dp_sql that had the ledger open before the upgrade knows entries alone, and would give
+# the number of a raise to an entry: the trigger refuses it.
+_SECOND = (
+    """
+    CREATE TABLE raises (
+        id INTEGER NOT NULL PRIMARY KEY,
+        identity TEXT NOT NULL REFERENCES tables (identity),
+        time TEXT NOT NULL,
+        epsilon TEXT NOT NULL,
+        delta TEXT NOT NULL,
+        selection_delta TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        previous TEXT NOT NULL,
+        hash TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX raises_of_table ON raises (identity, id)",
+    "CREATE INDEX entries_of_statement ON entries (statement)",
+    "CREATE INDEX statements_of_analyst ON statements (analyst, id)",
+    """
+    CREATE TRIGGER entries_follow_raises BEFORE INSERT ON entries
+    WHEN NEW.id <= (SELECT COALESCE(MAX(id), 0) FROM raises)
+    BEGIN SELECT RAISE(ABORT, 'an entry follows the last raise'); END
+    """,
+)
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the tables of an empty ledger."""
+    for statement in (*_FIRST, *_SECOND):
+        connection.execute(statement)
+    connection.execute("INSERT INTO schema_version VALUES (?)", (VERSION,))
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Give a ledger of an earlier version this layout, durably; do nothing where it has it.
+
+    The connection is in no transaction. Raises LedgerError for a later layout.
+    """
+    if _version(connection) == VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(connection) != VERSION:  # nobody was quicker
+            for statement in _SECOND:
+                connection.execute(statement)
+            connection.execute("UPDATE schema_version SET version = ?", (VERSION,))
+        connection.commit()
+    except BaseException:
+        connection.rollback()
+        raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    """Return the version of the layout, or raise LedgerError where this module doesn't know it."""
+    found = [row[0] for row in connection.execute("SELECT version FROM schema_version")]
+    if len(found) == 1 and found[0] in (1, VERSION):
+        return int(found[0])
+    shown = found[0] if len(found) == 1 else "none"
+    raise LedgerError(
+        f"The ledger has layout {shown}; this version of dp_sql writes layout {VERSION}.",
+        hint="the version of dp_sql that wrote the ledger, or a later one",
+    )

@@ -1,0 +1,92 @@
+"""`dpsql budget`: how each table's budget stands, and the one act that raises one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from dp_sql.budget import open_ledger
+from dp_sql.budget.ledger import Ledger
+from dp_sql.budget.raising import budget_words
+from dp_sql.cli.describe import budget_text
+from dp_sql.cli.ledgers import Where, opened
+from dp_sql.cli.values import visible
+from dp_sql.connection import ledger_place
+from dp_sql.errors import ParameterError
+from dp_sql.executor.sources import locate
+from dp_sql.privacy.amount import show
+from dp_sql.schema.catalog import BudgetSpec, Catalog, ascii_lower
+from dp_sql.schema.loader import load
+
+
+def budgets_text(where: Where, analyst: str | None) -> str:
+    """Return what is registered, used and left of the budget of each protected table of a schema.
+
+    analyst: whose last statement tells how many more fit; None is anybody's. Registers nothing.
+    """
+    catalog = load(where.file, database=where.database)
+    place = ledger_place(catalog, where.ledger, where.database)
+    there = str(place) != ":memory:" and Path(place).exists()
+    lines: list[str] = []
+    with open_ledger(place if there else ":memory:") as ledger:
+        known = {found.identity for found in ledger.registrations()}
+        for name, spec in catalog.tables.items():
+            if spec.budget is not None:
+                identity = _identity(where, catalog, name)
+                lines.append(spec.name)
+                if identity in known:
+                    lines += _standing(ledger, identity, spec.budget, analyst)
+                else:
+                    lines.append(f"  not registered yet; declared: {budget_text(spec.budget)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def raise_budget(where: Where, table: str, by: str, reason: str) -> str:
+    """Raise the budget of a table to what the schema declares, and return what happened.
+
+    Raises ParameterError for a table that has no budget, LedgerError where it isn't registered or
+    it is no raise of the owner.
+    """
+    catalog = load(where.file, database=where.database)
+    spec = catalog.table(table)
+    if spec is None or spec.budget is None:
+        names = [t.name for t in catalog.tables.values() if t.budget is not None]
+        raise ParameterError(
+            f"there is no protected table {table!r}.", hint=f"one of {', '.join(names)}"
+        )
+    if not reason.isprintable():
+        raise ParameterError("a reason is one line of text.", hint='--reason "a new consent"')
+    identity = _identity(where, catalog, ascii_lower(spec.name))
+    with opened(where) as ledger:
+        before = ledger.raise_budget(identity, spec.budget, by, reason)
+        lines = ledger.state(identity).lines()
+    return (
+        f"{spec.name}: raised from {budget_words(before.budget)}\n"
+        f"  to {budget_words(spec.budget)}, for good: what is promised of the answers before, too\n"
+        + "".join(f"  {line}\n" for line in lines[2:])
+    )
+
+
+def _standing(
+    ledger: Ledger, identity: str, declared: BudgetSpec, analyst: str | None
+) -> list[str]:
+    """Return how a registered table stands, and its raises."""
+    state = ledger.state(identity, analyst)
+    lines = list(state.lines())
+    for raised in ledger.raises():
+        if raised.identity == identity:
+            why = f": {raised.reason}" if raised.reason else ""
+            lines.append(
+                f"{raised.time[:10]} raised to epsilon {show(raised.epsilon)}, "
+                f"delta {show(raised.delta)}{why}"
+            )
+    if state.registration.budget != declared:
+        lines.append(f"the schema declares another: {budget_words(declared)}")
+    return [f"  {visible(line)}" for line in lines]
+
+
+def _identity(where: Where, catalog: Catalog, name: str) -> str:
+    """Return what the ledger knows a table by, whose data must be there."""
+    alone = replace(catalog, tables={name: catalog.tables[name]})
+    found = locate(alone, where.data_dir, where.database)
+    return found.identity(name, catalog.tables[name])

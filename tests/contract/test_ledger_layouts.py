@@ -1,0 +1,89 @@
+"""A ledger that an earlier dp_sql wrote goes on: nothing is lost, and what is new works."""
+
+from __future__ import annotations
+
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from budget_cases import UNIT, budget, laplace, statement
+
+from dp_sql.budget import layout, open_ledger
+from dp_sql.budget.record import Status
+from dp_sql.errors import BudgetExceededError
+from dp_sql.schema.catalog import AccountantKind
+
+ORDERS, ITEMS = "/data/shop.parquet", "id:items"
+PURE = budget("1", "1e-6", AccountantKind.PURE, "1e-6")
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Path:
+    """Return a ledger of layout 1, made from the text that was dumped of one."""
+    path = tmp_path / "shop.ledger"
+    text = Path(__file__).with_name("ledger_v1.sql").read_text(encoding="utf-8")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA application_id = 0x64705371")
+        connection.executescript(text)
+    return path
+
+
+def layout_of(path: Path) -> object:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT version FROM schema_version").fetchall()
+
+
+def test_a_ledger_of_layout_1_is_upgraded_and_keeps_everything(first: Path) -> None:
+    assert layout_of(first) == [(1,)]
+    with open_ledger(first) as ledger:
+        assert ledger.verify().problems == ()
+        assert ledger.verify().entries == 4
+        assert [e.analyst for e in ledger.entries()] == ["ada", "grace", "grace", "owner"]
+        assert [e.status for e in ledger.entries()][::3] == [Status.ANSWERED, Status.RESERVED]
+        ledger.register(ORDERS, "orders", UNIT, PURE)
+        assert ledger.state(ORDERS).spent.pure == 5 * 10**11
+        assert ledger.state(ITEMS).spent.pure is None
+        assert ledger.raises() == []
+    assert layout_of(first) == [(layout.VERSION,)]
+
+
+def test_an_upgraded_ledger_can_be_spent_and_raised(first: Path) -> None:
+    with open_ledger(first) as ledger:
+        ledger.reserve(statement(), {ORDERS: laplace("0.5")})
+        with pytest.raises(BudgetExceededError):
+            ledger.reserve(statement(), {ORDERS: laplace("0.25")})
+        higher = budget("2", "1e-6", AccountantKind.PURE, "1e-6")
+        assert ledger.raise_budget(ORDERS, higher, "owner", "").budget == PURE
+        ledger.reserve(statement(), {ORDERS: laplace("1")})
+    with open_ledger(first) as ledger:
+        assert ledger.state(ORDERS).registration.budget.epsilon == Fraction(2)
+        assert ledger.verify().problems == ()
+        assert ledger.verify().entries == 7
+
+
+def test_many_upgrade_one_ledger_at_once(first: Path) -> None:
+    def spend(_: int) -> None:
+        with open_ledger(first) as ledger:
+            ledger.reserve(statement(), {ITEMS: laplace("0.0625")})
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(spend, range(8)))
+    with open_ledger(first) as ledger:
+        assert ledger.verify().problems == ()
+        assert ledger.verify().entries == 12
+
+
+def test_an_older_dp_sql_that_has_the_ledger_open_can_not_reuse_the_number_of_a_raise(
+    first: Path,
+) -> None:
+    with open_ledger(first) as ledger:
+        ledger.raise_budget(ORDERS, budget("2", "1e-6", AccountantKind.PURE, "1e-6"), "owner", "")
+    with closing(sqlite3.connect(first)) as old:
+        copy = "SELECT MAX(id) + 1, statement, identity, pure, rdp, selection_delta, epsilon, delta"
+        insert = f"INSERT INTO entries {copy}, events, previous, hash FROM entries"
+        with pytest.raises(sqlite3.IntegrityError, match="follows the last raise"):
+            old.execute(insert)
