@@ -45,6 +45,9 @@ class NoState:
     def lines(self) -> list[str]:
         return []
 
+    def taken(self, cost: Cost) -> str:
+        return f"takes epsilon {cost.epsilon}"
+
 
 def describing(post: PostProcessor) -> Describe:
     """Return what tells the parser the columns of a text above releases."""
