@@ -99,7 +99,7 @@ def measure(name: str, schema: Path, ledger: Path, case: tuple[Any, ...]) -> Non
     with dp_sql.connect(schema, ledger=ledger) as con:
         seen: Any = con
         clock.watch(seen, "_reserve", "reserve")
-        clock.watch(seen, "_finish", "finish")
+        clock.watch(seen._ledger, "finish", "finish")
         clock.watch(seen._post, "describe", "describe")
         clock.watch(seen._post, "run", "answer")
         clock.watch(seen._engine, "execute", "execute")
