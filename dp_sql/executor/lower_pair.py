@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import comb
 
 from dp_sql.plan.pair import Axis, PairMeasure
+from dp_sql.plan.relation import MOST_ROWS
 
 _FITS = 2**63 - 1
-_ROWS = 2**45  # more rows than any database holds
 _HUGE = 2**127 - 1
 
 
@@ -77,7 +77,7 @@ def pair_components(measure: PairMeasure, names: tuple[str, ...], rows: str | No
 
 def pair_holds(measure: PairMeasure) -> bool:
     """Return whether every intermediate result of `pair_components` fits a HUGEINT."""
-    return 16 * measure.total * _ROWS <= _HUGE
+    return 16 * measure.total * MOST_ROWS <= _HUGE
 
 
 def _polynomials(axis: Axis) -> list[list[int]]:

@@ -16,6 +16,7 @@ from dp_sql.executor.lower_sums import ROW_COUNT, accumulators, components, hold
 from dp_sql.plan.expression import Column, Expression, Ref, columns_of
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import (
+    MOST_ROWS,
     BoundGroups,
     BoundRows,
     CountMeasure,
@@ -41,7 +42,6 @@ from dp_sql.sensitivity.ownership import owner_of
 from dp_sql.sensitivity.sides import sides_of
 
 _FITS = 2**63 - 1
-_ROWS = 2**45  # more rows than any database holds
 _SHORT = 64  # characters of a key's text that may be written twice
 GROUPS = "groups_"  # how many groups of its unit a pair is one of
 _SAFE = 2**86  # times 2^40 units it still fits a HUGEINT
@@ -307,7 +307,7 @@ def _per_side(source: Relation, count: Column, partners: int) -> str:
         raise InternalError("only the sides of a join on the owner are summed before it")
     rows = f"right_.{name(count)}"
     many = f"least({rows}, {partners})"
-    if partners > _FITS // _ROWS:
+    if partners > _FITS // MOST_ROWS:
         many = f"CAST({many} AS HUGEINT)"
     of = dict.fromkeys(sides.measured.keys, "left_") | dict.fromkeys(sides.partners.keys, "right_")
     items = ["left_.u AS u", *(f"{of[key]}.{name(key)} AS {name(key)}" for key in measured.keys)]

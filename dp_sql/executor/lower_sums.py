@@ -7,6 +7,7 @@ from typing import assert_never
 from dp_sql.executor.lower_pair import pair_components, pair_holds, powers
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import (
+    MOST_ROWS,
     CountMeasure,
     Measure,
     MomentMeasure,
@@ -16,7 +17,6 @@ from dp_sql.plan.relation import (
 from dp_sql.plan.vector import NormMeasure
 
 ROW_COUNT = "count(*)"
-_ROWS = 2**45  # more rows than any database holds
 _FITS = 2**63 - 1
 _HUGE = 2**127 - 1
 _STATE = "EXPORT_STATE AS STRUCT(count BIGINT, value HUGEINT))"
@@ -124,4 +124,4 @@ def holds(measure: Measure) -> bool:
     if not isinstance(measure, MomentMeasure):
         return True
     places = max(map(abs, measure.rows or (0, 0)))
-    return 4 * max(measure.total, places) * _ROWS <= _HUGE
+    return 4 * max(measure.total, places) * MOST_ROWS <= _HUGE

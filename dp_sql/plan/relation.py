@@ -26,6 +26,8 @@ from dp_sql.plan.rows import (
 )
 from dp_sql.plan.vector import NormMeasure
 
+MOST_ROWS = 2**45  # more rows than any database holds
+
 
 @dataclass(frozen=True, slots=True)
 class CountMeasure:

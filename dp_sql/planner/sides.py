@@ -6,6 +6,7 @@ from typing import assert_never
 
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import (
+    MOST_ROWS,
     CountMeasure,
     MeasureRows,
     MomentMeasure,
@@ -16,7 +17,6 @@ from dp_sql.plan.vector import NormMeasure
 from dp_sql.sensitivity.sides import sides_of
 
 _Scaled = CountMeasure | SumMeasure | MomentMeasure | PairMeasure | PresenceMeasure
-_ROWS = 2**45  # more rows than any database holds
 _HUGE = 2**127 - 1
 
 
@@ -40,7 +40,7 @@ def partners_of(measured: MeasureRows, max_rows: int, bits: tuple[int, ...]) -> 
     largest = max(
         (_largest(m, max_rows, b) for m, b in zip(measures, bits, strict=True)), default=1
     )
-    return partners if largest * partners * _ROWS <= _HUGE else None
+    return partners if largest * partners * MOST_ROWS <= _HUGE else None
 
 
 def _end(measure: _Scaled, max_rows: int) -> int:
