@@ -272,7 +272,7 @@ def _local_error(histogram: Histogram, rank: Choice) -> str:
         return "its error depends on how dense the values are there, which is not public"
     if isinstance(rank, Quantile):
         most = f"{float(proposal(histogram, rank)):g}"
-        return f"NULL, unless one row could hardly move it by more than {most}"
+        return f"NULL, unless one unit could hardly move it by more than {most}"
     return "the heaviest value, or NULL where it isn't far ahead of the second"
 
 

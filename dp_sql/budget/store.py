@@ -165,6 +165,8 @@ class Store:
             raise _ledger_error(self.name, error) from None
         except UnicodeDecodeError:  # SQLite quotes damaged text in its messages
             raise _damaged(self.name) from None
+        except BrokenPipeError:
+            raise  # of what reads the lines, not of the ledger
         except OSError as error:
             raise LedgerError(f"The ledger {self.name} can't be read: {error.strerror}.") from None
 

@@ -86,7 +86,8 @@ def _table(table: FoundTable, names: set[str]) -> Iterator[str]:
             yield f"    # {MARK} see that the first line of the file names its columns, and is no row"
     yield f"    owner: {MARK}  # whose row it is: {_owner_hint(table, names)}; or public: true"
     yield f"    budget: {MARK}  # {{epsilon: 1, delta: 1e-6}}, for all statements together"
-    yield f"    # {MARK} limits: {{max_groups: 1, max_rows_per_group: 1}}  # of one unit, in a statement"
+    cut = "of one unit: what has more is cut; dpsql tune proposes some"
+    yield f"    # {MARK} limits: {{max_groups: 1, max_rows_per_group: 1}}  # {cut}"
     several = [key for key in (table.primary, *table.unique) if len(key) > 1]
     if several:
         yield f"    unique: {json.dumps([list(key) for key in several])}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -195,7 +196,7 @@ class Blocks:
         if statement.describe is None:
             raise statement.unsupported("results of releases can't be read here.", node)
         query = tree.copy()
-        known = env.open_names()
+        known = _named(query, env.open_names())
         if known:
             recursive = any(name.recursive for name in known)
             query = exp.Select(expressions=[exp.Star()], from_=exp.From(
@@ -332,6 +333,17 @@ def _is_plain(node: exp.Select) -> bool:
     if distinct is not None and distinct.args.get("on") is not None:
         return False
     return not any(has_aggregate(i) or i.find(exp.Window) for i in node.expressions)
+
+
+def _named(query: exp.Expr, known: Sequence[OpenName]) -> list[OpenName]:
+    """Return the CTEs that a query names, or that those name in turn, in their order."""
+    wanted = {ascii_lower(t.name) for t in query.find_all(exp.Table) if not t.db}
+    kept = []
+    for name in reversed(known):
+        if ascii_lower(name.cte.alias) in wanted:
+            kept.append(name)
+            wanted |= {ascii_lower(t.name) for t in name.cte.this.find_all(exp.Table) if not t.db}
+    return kept[::-1]
 
 
 def _names_table(node: exp.Expr, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dp_sql.plan.relation import Relation
 from dp_sql.schema.catalog import Catalog, TableSpec, ascii_lower
+from dp_sql.schema.sqltype import Kind
 from dp_sql.sensitivity.ownership import all_scans
 
 
@@ -36,7 +37,19 @@ def joined(left: Relation, right: Relation, catalog: Catalog) -> str | None:
     if first is None or second is None:
         return None
     (a, x), (b, y) = first, second
+    kinds = {_kind(catalog, a, x), _kind(catalog, b, y)}
+    if len(kinds) > 1:
+        return None
     return f"SELECT COUNT(*) FROM {a} AS a JOIN {b} AS b ON a.{x} = b.{y}"
+
+
+def _kind(catalog: Catalog, table: str, column: str) -> Kind | None:
+    """Return the kind of a column, one for all integers; None where the schema has no such column."""
+    spec = catalog.table(table)
+    found = None if spec is None else spec.columns.get(ascii_lower(column))
+    if found is None:
+        return None
+    return Kind.BIGINT if found.type.is_integer else found.type.kind
 
 
 def among(left: Relation, right: Relation, catalog: Catalog) -> str | None:
@@ -45,6 +58,8 @@ def among(left: Relation, right: Relation, catalog: Catalog) -> str | None:
     if first is None or second is None:
         return None
     (a, x), (b, y) = first, second
+    if _kind(catalog, a, x) != _kind(catalog, b, y):
+        return None
     return f"SELECT COUNT(*) FROM {a} WHERE {x} IN (SELECT {y} FROM {b})"
 
 

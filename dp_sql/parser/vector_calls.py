@@ -85,7 +85,8 @@ def _example(parts: list[exp.Expr]) -> str:
     entries = (
         first.expressions if isinstance(first, exp.Array) else [] if first is None else [first]
     )
-    listed = ", ".join(e.sql(dialect="duckdb") for e in entries) or "x, y"
+    plain = not any(e.find(exp.Distinct, exp.Order, exp.Array) for e in entries)
+    listed = ", ".join(e.sql(dialect="duckdb") for e in entries) if plain and entries else "x, y"
     return f"{NAME}([{listed}], 1)"
 
 

@@ -139,7 +139,11 @@ def _node_text(node: Relation) -> str:
             )
             listed = "; ".join(measure_text(m) for m in measures)
             some = "" if sample is None else f" of a sample of units at rate {float(sample.rate):g}"
-            return f"Measure {listed}" + (f" by {grouped}" if grouped else "") + some
+            return (
+                (f"Measure {listed}" if listed else "Rows")
+                + (f" by {grouped}" if grouped else "")
+                + some
+            )
         case KeepKeys(columns=columns, values=values):
             shown = ", ".join(
                 "/".join(_value_text(v) for v in row) for row in values[:_SHOWN_VALUES]

@@ -33,6 +33,8 @@ def literal(value: LiteralValue, type_: SqlType) -> str:
     """
     if value is None:
         return "NULL" if type_.kind is Kind.NULL else f"CAST(NULL AS {type_})"
+    if type_.kind is Kind.UUID:  # Python has a type of its own for these
+        return f"CAST({text_literal(str(value))} AS UUID)"
     match value:
         case bool():
             return "true" if value else "false"

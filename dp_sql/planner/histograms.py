@@ -17,7 +17,7 @@ from dp_sql.plan.histogram import Choice, Extreme, Popular, Quantile, runs_of
 from dp_sql.plan.printer import expression_text
 from dp_sql.plan.relation import MomentMeasure
 from dp_sql.plan.release import Aggregate, ChoiceReadout, Readout
-from dp_sql.planner.measures import bounded
+from dp_sql.planner.measures import bounded, pinned
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ChoiceKind, Mechanisms
 from dp_sql.schema.sqltype import Kind
@@ -111,13 +111,15 @@ def _ranked(
     low, high = found.low, found.high
     if low is None or high is None:
         raise InternalError("a grid needs both ends")
+    number = _number(argument)
     if low == high:
+        number = pinned(number, low)
         high += found.step or 1
     places, step = most, found.step
     natural = step is not None and (high - low) % step == 0 and (high - low) / step <= most
     if step is not None and natural:
         places = int((high - low) / step)
-    measure = MomentMeasure(_number(argument), low, high, places, 1, null_component=False)
+    measure = MomentMeasure(number, low, high, places, 1, null_component=False)
     quantiles = [choice for choice in choices if isinstance(choice, Quantile)]
     sharp = kind.is_local or _sharp(len(quantiles), places, known.epsilon)
     together = len(quantiles) > _FEW and not sharp
@@ -149,6 +151,14 @@ def _popular(
         raise UnsupportedSQLError(
             f"{name} chooses among {_MOST_VALUES:,} values at most; {_named(inner)} has {len(values):,}.",
             hint=f"GROUP BY {_named(inner)} ORDER BY COUNT(*) DESC LIMIT 1",
+            text=text,
+            position=position,
+        )
+    most = max(a.choice.of for a in aggregates if isinstance(a.choice, Popular))
+    if most > len(values):
+        raise UnsupportedSQLError(
+            f"{_named(inner)} has {len(values)} public values, so there are no {most} to show.",
+            hint=f"{name}({_named(inner)}, {len(values)})",
             text=text,
             position=position,
         )

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import NotPrivateError, UnsupportedSQLError
+from dp_sql.plan import functions
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Case, Expression, Literal, Ref, columns_of
 from dp_sql.plan.histogram import Quantile
@@ -40,6 +41,7 @@ from dp_sql.planner.pairs import (
 )
 from dp_sql.planner.vectors import vector_measures, vector_readout
 from dp_sql.planner.written import written_argument
+from dp_sql.schema import sqltype
 
 _VARIANCES = {
     AggregateKind.VAR_POP: (False, False),
@@ -323,6 +325,18 @@ def _sum(
     return SumMeasure(argument, low, high, step)
 
 
+def pinned(argument: Expression, value: Fraction) -> Expression:
+    """Return an argument whose bounds are one point as that point, NULL for NULL.
+
+    A float stays as it is: whether it is NaN is told where it is put on a grid.
+    """
+    if argument.type.is_float:
+        return argument
+    held = functions.call("is_not_null", (argument,))
+    constant = Literal(float(value), sqltype.DOUBLE)
+    return functions.case(((held, constant),), Literal(None, sqltype.NULL))
+
+
 def _moments(
     argument: Expression,
     domain: Domain,
@@ -335,6 +349,7 @@ def _moments(
 ) -> MomentMeasure:
     low, high = _ends(domain)
     if low == high:
+        argument = pinned(argument, low)
         high += 1  # a range of one point has no width to divide
     if domain.step is not None and (high - low) % domain.step == 0:
         natural = int((high - low) / domain.step)

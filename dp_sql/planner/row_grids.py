@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import assert_never
 
-from dp_sql.errors import NotPrivateError, Position
+from dp_sql.errors import NotPrivateError, Position, UnsupportedSQLError
 from dp_sql.plan import functions
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.domains import domain_of
@@ -36,6 +38,7 @@ from dp_sql.schema.sqltype import DOUBLE
 
 _SUM_STEPS = 2**62  # between 0 and the larger bound: a step fits a BIGINT, 2^45 of them a HUGEINT
 _MOMENT_STEPS = 2**30  # either side of the middle; the square fits a BIGINT
+_LARGEST = Fraction(10**150)  # half the range of an argument: its square fits a DOUBLE
 _SHAPE_STEPS = 2**19  # likewise; of fourth powers, 2^45 rows fit a HUGEINT
 
 
@@ -116,6 +119,15 @@ def _centred(
     low, high = _ends(argument, columns, place, whose)
     middle = float((low + high) / 2)
     half = max(high - Fraction(middle), Fraction(middle) - low)
+    if half > _LARGEST:
+        text, position = (None, None) if place is None else place
+        raise UnsupportedSQLError(
+            f"the bounds of {expression_text(argument)} are too far apart: squares of its values would "
+            "pass the range of DOUBLE.",
+            hint=f"CLAMP({expression_text(argument)}, -1e100, 1e100), or the values in another unit",
+            text=text,
+            position=position,
+        )
     centred = functions.call("-", (argument, Literal(middle, DOUBLE)))
     return centred, Grid(-half, half, _step(half, steps))
 
@@ -126,8 +138,19 @@ def _sum_grid(
     place: tuple[str, Position] | None,
     whose: str = "one person's",
 ) -> Grid:
-    low, high = _ends(argument, columns, place, whose)
+    low, high = _outward(*_ends(argument, columns, place, whose))
     return Grid(low, high, _step(max(abs(low), abs(high)), _SUM_STEPS))
+
+
+def _outward(low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
+    """Return the nearest DOUBLEs around a range, so that some DOUBLE lies in it: a grid has one then."""
+    if max(abs(low), abs(high)) > sys.float_info.max:
+        return low, high
+    first, last = float(low), float(high)
+    first = math.nextafter(first, -math.inf) if first > low else first
+    last = math.nextafter(last, math.inf) if last < high else last
+    ends = (first, last)
+    return (Fraction(first), Fraction(last)) if all(map(math.isfinite, ends)) else (low, high)
 
 
 def _ends(

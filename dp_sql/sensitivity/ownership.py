@@ -33,7 +33,7 @@ from dp_sql.plan.rows import (
     StageScan,
     WindowRows,
 )
-from dp_sql.schema.sqltype import INTEGER_BITS, Kind
+from dp_sql.schema.sqltype import INTEGER_BITS, Kind, SqlType
 
 
 def is_protected(relation: Relation) -> bool:
@@ -99,26 +99,40 @@ def _equal_to(owners: frozenset[int], condition: Expression) -> frozenset[int]:
     return found
 
 
-def merged_owner(rows: Rows, columns: Collection[Column]) -> Column | None:
-    """Return the owner's column that COALESCE of some columns is, in whatever order; else None.
+def merged_owner(rows: Rows, columns: Collection[Column], type_: SqlType) -> Column | None:
+    """Return the owner's column of a type that COALESCE of some columns is, in whatever order.
 
     Claim:   the result is the row's owner, whichever of the columns is the first that isn't NULL.
-    Why:     each of them holds the owner or NULL, and one isn't NULL: it is an owner's column, or
-             they are the two that a full join merged, of which one side is there wherever the merged
-             column holds the owner.
+    Why:     each of them holds the owner or NULL, and on every row one isn't NULL (`_covered`).
     Assumes: `owners_of`; a join of two protected sides is on the owner (`sensitivity.locality`).
     Source:  [Wilson2020]
     """
     numbers = {column.number for column in columns}
-    near = owner_or_null(rows)
-    if not numbers <= near.keys() | owners_of(rows):
+    owners = owners_of(rows)
+    if not numbers <= owner_or_null(rows).keys() | owners or not _covered(rows, numbers):
         return None
-    owners = {c.number: c for c in output(rows) if c.number in owners_of(rows)}
-    found = next((owners[n] for n in sorted(numbers) if n in owners), None)
-    for merged, first, second in _merged(rows):
-        if found is None and merged.number in owners and {first.number, second.number} <= numbers:
-            found = merged
-    return found if found is not None and {c.type for c in columns} == {found.type} else None
+    return next((c for c in output(rows) if c.number in owners and c.type == type_), None)
+
+
+def _covered(rows: Rows, numbers: Collection[int]) -> bool:
+    """Return whether on every row one of the columns holds the owner, and isn't NULL.
+
+    Of a full join both sides have to be covered: on each of its rows one of them is there. A column
+    of either side of an inner join, and of the kept side of a left one, is there on all.
+    """
+    if any(number in owners_of(rows) for number in numbers):
+        return True
+    match rows:
+        case Filter(source=source) | WindowRows(source=source):
+            return _covered(source, numbers)
+        case Mark(left=left):
+            return _covered(left, numbers)
+        case Join(left=left, right=right, kind=JoinKind.FULL, owner=owner):
+            return owner is not None and _covered(left, numbers) and _covered(right, numbers)
+        case Join(left=left, right=right, kind=kind):
+            return _covered(left, numbers) or (not kind.pads_right and _covered(right, numbers))
+        case _:
+            return False
 
 
 def owner_or_null(rows: Rows) -> dict[int, Column]:
@@ -128,9 +142,10 @@ def owner_or_null(rows: Rows) -> dict[int, Column]:
             return owner_or_null(source)
         case Mark(left=left):
             return owner_or_null(left)
-        case Join(left=left, right=right, owner=owner):
-            made = {} if owner is None else {owner[0].number: owner[0]}
-            return owner_or_null(left) | owner_or_null(right) | made
+        case Join(left=left, right=right):
+            owners = owners_of(rows)
+            own = {c.number: c for c in output(rows) if c.number in owners}
+            return owner_or_null(left) | owner_or_null(right) | own
         case Project(source=source, columns=columns, expressions=expressions):
             below = owner_or_null(source)
             return {
@@ -143,27 +158,14 @@ def owner_or_null(rows: Rows) -> dict[int, Column]:
             return {c.number: c for c in output(rows) if c.number in owners}
 
 
-def _merged(rows: Rows) -> Iterator[tuple[Column, Column, Column]]:
-    """Yield (the merged owner, the left's, the right's) of the full joins whose columns are here."""
-    match rows:
-        case Filter(source=source) | WindowRows(source=source):
-            yield from _merged(source)
-        case Mark(left=left):
-            yield from _merged(left)
-        case Join(left=left, right=right, owner=owner):
-            yield from _merged(left)
-            yield from _merged(right)
-            if owner is not None:
-                yield owner
-
-
 def with_owner(rows: Rows, expression: Expression) -> Expression:
     """Return an expression with COALESCE of what holds the owner or NULL as the owner's column."""
     match expression:
         case Call(function=function, args=args, type=type_):
-            columns = [a.column for a in args if isinstance(a, Ref)]
+            held = [_one_to_one(a) for a in args]
+            columns = [column for column in held if column is not None]
             if function in ("coalesce", "ifnull") and len(columns) == len(args):
-                owner = merged_owner(rows, columns)
+                owner = merged_owner(rows, columns, type_)
                 return expression if owner is None else Ref(owner)
             return Call(function, tuple(with_owner(rows, a) for a in args), type_)
         case Cast(operand=operand, type=type_):

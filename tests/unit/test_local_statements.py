@@ -94,7 +94,7 @@ def test_a_failed_test_is_null_in_all_that_follows(tested: dp_sql.Connection) ->
     assert abs(tested.sql(sql, epsilon=100).fetchall()[0][0]) < 5
     assert tested.sql("SELECT MODE(word) IS NULL FROM visits WHERE k = 3").fetchall() == [(True,)]
     text = tested.explain("SELECT MEDIAN(n, proposed => 4), MODE(word) FROM visits")
-    assert "NULL, unless one row could hardly move it by more than 4" in text
+    assert "NULL, unless one unit could hardly move it by more than 4" in text
     assert "the heaviest value, or NULL where it isn't far ahead of the second" in text
 
 
