@@ -6,7 +6,7 @@ import re
 
 from dp_sql.dataclass import dataclass
 
-MARK = "TODO"
+MARK = "DECIDE"
 _MARKED = re.compile(rf"#.*\b{MARK}\b|:\s*{MARK}\s*(#|$)")  # in a comment, or a whole value
 
 

@@ -49,27 +49,27 @@ def decided(text: str) -> str:
         "lines": "{through: orders, on: {order_id: id}}",
     }
     for table, owner in owners.items():
-        text = re.sub(rf"(  {table}:\n    owner: )TODO.*", rf"\1{owner}", text)
-    text = text.replace("unit: TODO", "unit: customer")
-    text = text.replace("budget: TODO", "budget: {epsilon: 1, delta: 1e-6}")
+        text = re.sub(rf"(  {table}:\n    owner: )DECIDE.*", rf"\1{owner}", text)
+    text = text.replace("unit: DECIDE", "unit: customer")
+    text = text.replace("budget: DECIDE", "budget: {epsilon: 1, delta: 1e-6}")
     text = text.replace('"decimal(12,2)"}', '"decimal(12,2)", bounds: [0, 500]}')
     text = text.replace("weight: {type: double}", "weight: {type: double, bounds: [0, 10]}")
     text = text.replace("mood: {type: varchar}", "mood: {type: varchar, values: [merry]}")
-    return re.sub(r"# TODO.*", "", text)
+    return re.sub(r"# DECIDE.*", "", text)
 
 
 def test_a_first_schema_says_what_the_catalog_says(database: Path) -> None:
     said = write_schema(database, None)
     text = database.with_suffix(".yaml").read_text(encoding="utf-8")
     assert said.startswith(f"wrote {database.with_suffix('.yaml')}: 3 tables, all protected\n")
-    assert f"{len(undecided(text))} lines say TODO" in said
+    assert f"{len(undecided(text))} lines say DECIDE" in said
     for line in [
         'database: "duckdb:///shop.duckdb"',
         "      id: {type: bigint, nullable: false, unique: true}",
         "      name: {type: varchar, nullable: false}",
         "      email: {type: varchar, unique: true}",
-        '      total: {type: "decimal(12,2)"}  # TODO bounds: [lowest, highest]',
-        '      "on day": {type: date}  # TODO bounds: [lowest, highest]',
+        '      total: {type: "decimal(12,2)"}  # DECIDE bounds: [lowest, highest]',
+        '      "on day": {type: date}  # DECIDE bounds: [lowest, highest]',
         "      # tags: VARCHAR[] is no type that statements can read",
         '    unique: [["order_id", "line"]]',
     ]:
@@ -102,12 +102,12 @@ def test_check_refuses_a_first_schema_until_all_is_decided(database: Path) -> No
     assert report.lines[0].endswith("not finished")
     with pytest.raises(SchemaError):
         connect(schema)
-    schema.write_text(decided(text) + "# TODO one thing\n", encoding="utf-8")
+    schema.write_text(decided(text) + "# DECIDE one thing\n", encoding="utf-8")
     report = check_schema(schema)
     assert report.errors == 1
     assert report.lines[1] == "yours to decide"
-    assert report.lines[2].endswith("# TODO one thing")
-    schema.write_text(decided(text).replace("version: 1", "version: 2 # TODO\nfoo: 3"))
+    assert report.lines[2].endswith("# DECIDE one thing")
+    schema.write_text(decided(text).replace("version: 1", "version: 2 # DECIDE\nfoo: 3"))
     report = check_schema(schema)
     assert report.errors == 2
     assert any("no key 'foo'" in line for line in report.lines)
@@ -176,8 +176,12 @@ tables:
 
 
 def test_the_word_may_be_a_value_of_a_list() -> None:
-    assert undecided("status: {type: varchar, values: [TODO, DONE]}\nTODO: {type: date}") == ()
-    assert [u.line for u in undecided("a: 1\nb: TODO\nc: TODO # d\ne: 1 # TODO f\n")] == [2, 3, 4]
+    assert undecided("status: {type: varchar, values: [DECIDE, DONE]}\nTODO: {type: date}") == ()
+    assert [u.line for u in undecided("a: 1\nb: DECIDE\nc: DECIDE # d\ne: 1 # DECIDE f\n")] == [
+        2,
+        3,
+        4,
+    ]
 
 
 def test_nothing_is_overwritten(database: Path, tmp_path: Path) -> None:
@@ -200,8 +204,8 @@ def test_a_folder_of_files_is_a_database(database: Path, tmp_path: Path) -> None
     text = (tmp_path / "all.yaml").read_text(encoding="utf-8")
     assert 'database: "files"' in text
     assert '    source: "orders.parquet"' in text
-    assert "      Person: {type: varchar}  # TODO type, and bounds if it is a number" in text
-    assert "TODO see that the first line of the file names its columns" in text
+    assert "      Person: {type: varchar}  # DECIDE type, and bounds if it is a number" in text
+    assert "DECIDE see that the first line of the file names its columns" in text
     assert "2024" not in text
     write_schema(folder, None)
     assert 'database: "."' in (folder / "schema.yaml").read_text(encoding="utf-8")
