@@ -176,7 +176,7 @@ tables:
 
 
 def test_the_word_may_be_a_value_of_a_list() -> None:
-    assert undecided("status: {type: varchar, values: [DECIDE, DONE]}\nTODO: {type: date}") == ()
+    assert undecided("status: {type: varchar, values: [DECIDE, DONE]}\nDECIDE: {type: date}") == ()
     assert [u.line for u in undecided("a: 1\nb: DECIDE\nc: DECIDE # d\ne: 1 # DECIDE f\n")] == [
         2,
         3,
