@@ -244,6 +244,10 @@ class Connection:
         self._open()
         return Cursor(self.sql)
 
+    def commit(self) -> None:
+        """Do nothing: what was charged is durable already, and nothing takes it back (PEP 249)."""
+        self._open()
+
     @property
     def session(self) -> Amounts:
         """The epsilon and delta that SET statements gave; None where none did."""

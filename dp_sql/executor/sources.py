@@ -77,7 +77,7 @@ def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sou
         if not path.is_file():
             raise EngineError(
                 f"the file {spec.source!r} of table {spec.name!r} doesn't exist.",
-                hint=f"look at {folder}, or pass data_dir",
+                hint=f"look at {folder}, or name another folder: data_dir=…, --data-dir …",
             )
         files[name] = path
     _check_distinct(catalog, files)
