@@ -34,10 +34,12 @@ from dp_sql.errors import (
     QueryError,
     UnsupportedSQLError,
 )
+from dp_sql.executor import spawn
 from dp_sql.executor.duckdb_engine import DuckDBEngine
 from dp_sql.executor.sources import database_file
 from dp_sql.explain import explanation
 from dp_sql.mechanisms.sampler import sampler_named
+from dp_sql.pace import Pace
 from dp_sql.parser.examples import general
 from dp_sql.parser.setting import Setting, read_setting
 from dp_sql.parser.statement import parse
@@ -64,14 +66,24 @@ class Connection:
         data_dir: str | PathLike[str] | None = None,
         ledger: str | PathLike[str] | None = None,
         analyst: str | None = None,
+        in_process: bool | None = None,
     ) -> None:
-        self._catalog: Catalog = load(schema, database=database)
-        self._analyst = OWNER if analyst is None else _analyst(analyst)
-        folder = None if data_dir is None else Path(data_dir)
-        self._sampler = sampler_named(self._catalog.sampler)
-        with ThreadPoolExecutor(max_workers=1) as aside:  # a database takes its time to start
-            started = aside.submit(new_database)
-            self._engine = DuckDBEngine(self._catalog, data_dir=folder, database=database)
+        with spawn.prepared(wanted=not in_process):  # it loads while the schema is read
+            self._catalog: Catalog = load(schema, database=database)
+            self._analyst = OWNER if analyst is None else _analyst(analyst)
+            folder = None if data_dir is None else Path(data_dir)
+            self._sampler = sampler_named(self._catalog.sampler)
+            limits = self._catalog.worker
+            here = limits.in_process if in_process is None else in_process
+            with ThreadPoolExecutor(max_workers=1) as aside:  # a database takes its time to start
+                started = aside.submit(new_database)
+                self._engine = DuckDBEngine(
+                    self._catalog,
+                    data_dir=folder,
+                    database=database,
+                    worker=None if here else limits,
+                )
+        self._pace = Pace(bucketed=self._catalog.bucketed)
         self._session = Amounts()
         self._closed = False
         try:
@@ -124,6 +136,7 @@ class Connection:
         EngineError (the cost stays charged).
         """
         self._open()
+        began = self._pace.now()
         with self._with_example(query):
             explained = starts_with(query, "EXPLAIN") if isinstance(query, str) else None
             if explained is not None:
@@ -136,7 +149,7 @@ class Connection:
             receipts = self._reserve([(query, prepared.costs)] if prepared.costs else [])
         except BudgetExceededError as error:
             raise too_dear(error, prepared.query) from None
-        with self._answering(receipts):
+        with self._pace.until_step(began), self._answering(receipts):
             return self._run(prepared)
 
     def batch(
@@ -156,13 +169,15 @@ class Connection:
         fails after that, all stay charged and none is returned.
         """
         self._open()
+        began = self._pace.now()
         asked = read_batch(queries, epsilon, delta, weights)
         trial = [self._of_batch(*each) for each in zip(asked.queries, asked.even(), strict=True)]
         spent = asked.split(trial)
         prepared = [self._of_batch(*each) for each in zip(asked.queries, spent, strict=True)]
         asked.check(prepared)
         paid = [(q, one.costs) for q, one in zip(asked.queries, prepared, strict=True) if one.costs]
-        with self._answering(self._reserve(paid)):
+        receipts = self._reserve(paid)
+        with self._pace.until_step(began), self._answering(receipts):
             return [self._run(one) for one in prepared]
 
     def _of_batch(self, query: str, spending: Spending) -> stages.Prepared:
@@ -260,6 +275,7 @@ class Connection:
 
     def interrupt(self) -> None:
         """Stop the statement that runs now, from another thread. It stays charged."""
+        self._pace.interrupt()
         self._engine.interrupt()
         self._post.interrupt()
 
@@ -395,17 +411,27 @@ def connect(
     data_dir: str | PathLike[str] | None = None,
     ledger: str | PathLike[str] | None = None,
     analyst: str | None = None,
+    in_process: bool | None = None,
 ) -> Connection:
     """Open the protected tables that a schema file declares.
 
     schema: the YAML file of the data owner. database: overrides its `database`. data_dir: the folder
     of `source` files. ledger: the file that holds the budget, ":memory:" for one that is forgotten;
     by default it lies beside the data. analyst: who asks, for the ledger; None is the owner, who
-    sees everybody's statements.
+    sees everybody's statements. in_process: False to read the data in a process of its own, within the
+    limits that the schema gives it, True to read them in this one, without limits; by default what the
+    schema says, which is a process of its own unless it says `in_process: true`.
 
     Raises SchemaError, EngineError, LedgerError, or ParameterError for an analyst called "owner".
     """
-    return Connection(schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst)
+    return Connection(
+        schema,
+        database=database,
+        data_dir=data_dir,
+        ledger=ledger,
+        analyst=analyst,
+        in_process=in_process,
+    )
 
 
 def _analyst(name: str) -> str:

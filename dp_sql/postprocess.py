@@ -13,6 +13,7 @@ import numpy as np
 from dp_sql.complaint import Complaint, position_in, read_complaint
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import EngineError, QueryError
+from dp_sql.executor.database import STOPPED
 from dp_sql.mechanisms.planar import PlanarLaplace
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.plan.release import GROUP_NUMBER, Residual
@@ -368,7 +369,7 @@ class PostProcessor:
         try:
             yield
         except duckdb.InterruptException:
-            raise EngineError("the statement was stopped; it stays charged.") from None
+            raise EngineError(STOPPED) from None
         except duckdb.Error as error:  # the values are released, so the text may be shown
             text = read_complaint(error).message
             raise EngineError(

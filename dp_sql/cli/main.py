@@ -224,7 +224,9 @@ def _demo(options: argparse.Namespace) -> int:
     from dp_sql.cli.places import forget, make_user_folder  # noqa: PLC0415
     from dp_sql.connection import connect  # noqa: PLC0415
     from dp_sql.demo import SCHEMA, WELCOME  # noqa: PLC0415
+    from dp_sql.executor.spawn import prepare  # noqa: PLC0415
 
+    prepare()
     ledger = make_user_folder() / "demo.ledger"
     if options.fresh:
         forget(ledger)
@@ -235,6 +237,9 @@ def _demo(options: argparse.Namespace) -> int:
 @contextmanager
 def _connected(options: argparse.Namespace) -> Iterator[Connection]:
     """Open what the command line names. From then on garbage is collected, the modules' never."""
+    from dp_sql.executor.spawn import prepare  # noqa: PLC0415  `dpsql --help` needs no engine
+
+    prepare()  # the worker loads while this process does
     from dp_sql.connection import connect  # noqa: PLC0415
 
     with connect(

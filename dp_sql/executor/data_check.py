@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dp_sql.dataclass import dataclass
-from dp_sql.executor.lower_rows import DATA
+from dp_sql.executor.database import DATA
 from dp_sql.plan.sql_text import identifier, literal
 from dp_sql.schema.catalog import Catalog, ColumnSpec, OwnerThrough, TableSpec
 

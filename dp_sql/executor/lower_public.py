@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import date
 from typing import assert_never
 
+from dp_sql.executor.database import DATA
 from dp_sql.executor.lower_expression import canonical, identifier, literal, lower
-from dp_sql.executor.lower_rows import DATA, name, rows_sql
+from dp_sql.executor.lower_rows import name, rows_sql
 from dp_sql.plan.expression import Literal
 from dp_sql.plan.public import Image, PublicRows, ValueList
 from dp_sql.schema.sqltype import Kind, SqlType

@@ -8,10 +8,11 @@ from typing import assert_never
 
 from dp_sql.errors import InternalError, UnsupportedSQLError
 from dp_sql.executor import lower_vector
+from dp_sql.executor.database import STAGE
 from dp_sql.executor.lower_expression import canonical, identifier, literal, lower
 from dp_sql.executor.lower_measure import grids
 from dp_sql.executor.lower_public import contiguous, fetched
-from dp_sql.executor.lower_rows import STAGE, name, readable, rows_sql
+from dp_sql.executor.lower_rows import name, readable, rows_sql
 from dp_sql.executor.lower_sums import ROW_COUNT, accumulators, components, holds, times
 from dp_sql.plan.expression import Column, Expression, Ref, columns_of
 from dp_sql.plan.pair import PairMeasure

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
+from dp_sql.executor.database import DATA, STAGE
 from dp_sql.executor.lower_expression import canonical, identifier, lower
 from dp_sql.executor.lower_row_aggregate import aggregate_sql, window_sql
 from dp_sql.plan.expression import Column
@@ -24,9 +25,6 @@ from dp_sql.plan.rows import (
     StageScan,
     WindowRows,
 )
-
-DATA = "data"  # the schema in which the engine keeps the declared tables
-STAGE = "stage"  # and that of the results of earlier stages
 
 
 def name(column: Column) -> str:

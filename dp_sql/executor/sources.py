@@ -23,12 +23,32 @@ class Sources:
     database: Path | None
     files: dict[str, Path]  # by lower-cased table name; absolute, links resolved
 
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Every file that is read: those of the tables, and the database with its log, where it has one."""
+        if self.database is None:
+            return tuple(self.files.values())
+        log = self.database.with_name(f"{self.database.name}.wal")
+        return (*self.files.values(), self.database, *([log] if log.exists() else []))
+
+    def state(self) -> tuple[tuple[int, int] | None, ...]:
+        """Return which files the tables have now; another one under the same name differs."""
+        return tuple(_number(path) for path in (*self.files.values(), self.database) if path)
+
     def identity(self, table: str, spec: TableSpec) -> str:
         """Return what the ledger knows a table by."""
         if spec.identity is not None:
             return f"id:{spec.identity}"
         where = self.files.get(table, self.database)
         return f"{where}#{table}" if table not in self.files else f"{where}"
+
+
+def _number(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sources:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dp_sql.plan.expression import Column
 from dp_sql.plan.sql_text import identifier
 
 Texts = Sequence[tuple[str | None, ...]]
@@ -16,24 +15,24 @@ Texts = Sequence[tuple[str | None, ...]]
 def load(
     connection: Any,
     target: str,
-    columns: Sequence[Column],
+    types: Sequence[str],
     rows: Texts,
     unique: Sequence[int] = (),
 ) -> None:
     """Create the table `target` with columns v0, v1, … from rows of texts; None is NULL.
 
     unique: positions of columns; of rows that agree in all of them one is kept. A text that
-    its column's type can't hold is NULL. Raises duckdb.Error.
+    its type can't hold is NULL. Raises duckdb.Error.
     """
     staged = {}
     items = []
-    for index, column in enumerate(columns):
+    for index, kind in enumerate(types):
         values = np.empty(len(rows), dtype=object)
         for row, texts in enumerate(rows):
             values[row] = texts[index]
         staged[f"s{index}"] = values
         cast = f"CAST(s{index} AS VARCHAR)"
-        items.append(f"TRY_CAST({cast} AS {column.type}) AS {identifier(f'v{index}')}")
+        items.append(f"TRY_CAST({cast} AS {kind}) AS {identifier(f'v{index}')}")
     told = ", ".join(identifier(f"v{position}") for position in unique)
     once = f"DISTINCT ON ({told}) " if unique else ""
     connection.register("staged_", staged)

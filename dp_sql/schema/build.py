@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,6 +18,7 @@ from dp_sql.schema.catalog import (
     KeyRule,
     Mechanisms,
     TableSpec,
+    WorkerSpec,
     ascii_lower,
 )
 from dp_sql.schema.columns import column_spec
@@ -62,6 +64,8 @@ def build(
             tuple(map(ChoiceKind, model.mechanisms.mode)),
             tuple(map(KeyRule, model.mechanisms.keys)),
         ),
+        worker=replace(WorkerSpec(), **model.worker.model_dump(exclude_unset=True)),
+        bucketed=model.answer_time == "bucketed",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
@@ -167,10 +168,31 @@ class Mechanisms:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """The process that reads the data, and what one statement of ours may use of it.
+
+    memory: bytes beyond what it holds when the data are open. seconds: of the clock. cpu_seconds: of
+    all its processors together, None for as many as they have in that time. in_process: there is
+    no such process, and these limits aren't kept.
+    """
+
+    memory: int = 4 * 2**30
+    seconds: float = 600.0
+    cpu_seconds: float | None = None
+    in_process: bool = False
+
+    @property
+    def processor_seconds(self) -> float:
+        """The seconds of processors that a statement may take."""
+        return self.cpu_seconds or self.seconds * (os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Catalog:
     """A whole schema. Tables are found by lower-cased name (ASCII), as DuckDB finds them.
 
-    consistent: whether answers by several sets of keys are made to add up.
+    consistent: whether answers by several sets of keys are made to add up. bucketed: whether answers
+    wait for the next step of time.
     """
 
     path: Path
@@ -182,6 +204,8 @@ class Catalog:
     sampler: str = "exact"  # or "opendp"
     consistent: bool = True
     mechanisms: Mechanisms = Mechanisms()
+    worker: WorkerSpec = WorkerSpec()
+    bucketed: bool = False
 
     def table(self, name: str) -> TableSpec | None:
         """Return the table of that name without regard to ASCII case, or None."""

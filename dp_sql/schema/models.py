@@ -7,9 +7,7 @@ is checked in `build`. The JSON Schema that editors use is made from these model
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from decimal import Decimal
-from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -24,17 +22,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from dp_sql.errors import ParameterError
-from dp_sql.privacy.amount import parse_delta, parse_epsilon
 from dp_sql.schema.document import describe, suggestion
+from dp_sql.schema.number_types import Delta, Epsilon, Memory, Radius, Seconds, wrong
 
 MAX_VALUES = 100_000
 MAX_COUNT = 1_000_000_000  # of groups, rows, units, characters: far inside of 64 bits
 MAX_GROUP_SIZE = 1_000_000
-MAX_AMOUNT = Fraction(10**100)  # floats in results hold it
-MAX_RADIUS = 20_037_508
-MIN_EPSILON = Fraction(1, 10**12)  # the ledger's units
-MIN_DELTA = Fraction(1, 10**24)
 
 
 class _Keys(BaseModel):
@@ -64,54 +57,16 @@ class _Keys(BaseModel):
         return value
 
 
-def _amount(value: object, parse: Callable[[int | Decimal], Fraction], least: Fraction) -> Fraction:
-    """Return an exact epsilon or delta from a YAML number: 0, or from `least` to `MAX_AMOUNT`."""
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise _wrong(f"must be a number, not {describe(value)}")
-    try:
-        amount = parse(value)
-    except ParameterError as error:
-        raise _wrong(error.message.removeprefix("it ").removesuffix(".")) from None
-    if amount > MAX_AMOUNT or 0 < amount < least:
-        raise _wrong(
-            f"must be at most {float(MAX_AMOUNT):g}, and not so small that a ledger can't hold it "
-            f"(at least {float(least):g})"
-        )
-    return amount
-
-
-def _epsilon(value: object) -> Fraction:
-    return _amount(value, lambda number: parse_epsilon(number, name="it"), MIN_EPSILON)
-
-
-def _delta(value: object) -> Fraction:
-    return _amount(value, lambda number: parse_delta(number, name="it"), MIN_DELTA)
-
-
-def _radius(value: object) -> Fraction:
-    """Return metres above 0, at most half of the way round the earth."""
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise _wrong(f"must be a number of metres, not {describe(value)}")
-    if not Decimal(value).is_finite() or not 0 < value <= MAX_RADIUS:
-        raise _wrong(f"must be above 0 and at most {MAX_RADIUS:,} metres, half of the way round")
-    return Fraction(value)
-
-
-def _wrong(message: str) -> PydanticCustomError:
-    """Return the error of a value that must be something else; the message follows its name."""
-    return PydanticCustomError("wrong_value", "{message}", {"message": message})
-
-
 def _version(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value != 1:
-        raise _wrong(f"must be 1, the only version of this format, not {describe(value)}")
+        raise wrong(f"must be 1, the only version of this format, not {describe(value)}")
     return 1
 
 
 def _data_version(value: object) -> str:
     """Return a data version as text: a word, a whole number or a date."""
     if isinstance(value, bool | Decimal | dict | list) or value is None:
-        raise _wrong(f"must be a text, a whole number or a date, not {describe(value)}")
+        raise wrong(f"must be a text, a whole number or a date, not {describe(value)}")
     return str(value)
 
 
@@ -119,21 +74,6 @@ def _is_mapping(value: object) -> str:
     return "keys" if isinstance(value, dict) else "word"
 
 
-Epsilon = Annotated[
-    Fraction,
-    PlainValidator(_epsilon),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
-]
-Delta = Annotated[
-    Fraction,
-    PlainValidator(_delta),
-    WithJsonSchema({"type": "number", "minimum": 0, "exclusiveMaximum": 1}),
-]
-Radius = Annotated[
-    Fraction,
-    PlainValidator(_radius),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
-]
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Word = Annotated[str, Field(min_length=1, max_length=1000)]
 _ScalarList = WithJsonSchema(
@@ -358,13 +298,27 @@ class Table(_Keys):
 
 
 class Worker(_Keys):
-    """Limits of the process that reads the data."""
+    """Limits of the process that reads the data. They hold for each statement that it is sent."""
 
-    memory: Word | None = Field(default=None, description="Memory, such as 2GB. Not supported yet.")
-    seconds: Annotated[Any, WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] = Field(
-        default=None, description="Seconds that a statement may run. Not supported yet."
+    memory: Memory | None = Field(
+        default=None,
+        description="Memory that a statement may take, such as 500MB or 2GB, from 256MB to 1024GB; "
+        "DuckDB spills to disk beyond three quarters of it. 4GB when left out.",
     )
-    in_process: bool = Field(default=True, description="Whether there is none. Not supported yet.")
+    seconds: Seconds | None = Field(
+        default=None,
+        description="Seconds that a statement may run, from 0.1 to 86,400. 600 when left out.",
+    )
+    cpu_seconds: Seconds | None = Field(
+        default=None,
+        description="Seconds of processor time that a statement may take, all processors together. When "
+        "left out, as many as they have in `seconds`.",
+    )
+    in_process: bool = Field(
+        default=False,
+        description="True where the data are read in the process that connects, which must be "
+        "trusted with them; the limits are then not kept.",
+    )
 
 
 class Mechanisms(_Keys):
@@ -449,11 +403,13 @@ class SchemaFile(_Keys):
     mechanisms: Mechanisms = Field(
         default_factory=Mechanisms, description="The mechanisms that are allowed, for each purpose."
     )
-    worker: Worker | None = Field(
-        default=None, description="Limits of the process that reads the data. Not supported yet."
+    worker: Worker = Field(
+        default_factory=Worker, description="The process that reads the data, and its limits."
     )
     answer_time: Literal["exact", "bucketed"] = Field(
-        default="exact", description="When answers are given. Only `exact` is supported yet."
+        default="exact",
+        description="When answers are given: `exact` (when they are ready) or `bucketed` (at the next of "
+        "1/8, 1/4, 1/2, 1, 2, … seconds after the statement came).",
     )
 
 

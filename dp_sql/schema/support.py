@@ -32,11 +32,6 @@ def refuse_unsupported(model: models.SchemaFile, document: Document) -> None:
 
 def _unsupported(model: models.SchemaFile) -> Iterator[_Unsupported]:
     """Yield what the file asks for and can't have, top down."""
-    if "worker" in model.model_fields_set:
-        yield _Unsupported(("worker",), "remove it")
-    if model.answer_time != "exact":
-        instead = "remove it, or write answer_time: exact"
-        yield _Unsupported(("answer_time",), instead, model.answer_time)
     yield from _in_privacy(model.privacy)
     for name, table in model.tables.items():
         if table.budget is not None:

@@ -198,6 +198,7 @@ def test_c19_a_failure_of_the_database_has_one_text_and_no_cause(
     import duckdb  # noqa: PLC0415  only here
 
     texts = []
+    database = people.connection._engine._database
     for message in ("Could not convert 'x-secret'", "Overflow 90000"):
 
         class Failing:
@@ -207,7 +208,7 @@ def test_c19_a_failure_of_the_database_has_one_text_and_no_cause(
             def execute(self, _: str) -> None:
                 raise duckdb.ConversionException(self._text)
 
-        monkeypatch.setattr(people.connection._engine, "_connection", Failing(message))
+        monkeypatch.setattr(database, "_connection", Failing(message))
         with pytest.raises(DPSQLError) as caught:
             people.connection.sql("SELECT COUNT(*) FROM people", epsilon="0.01")
         assert caught.value.__cause__ is None
@@ -225,7 +226,7 @@ def test_c103_c110_the_engine_is_closed_even_to_statements_of_its_own(
 
     other = tmp_path / "other.csv"
     other.write_text("a\n1\n")
-    engine = people.connection._engine._connection
+    engine: Any = people.connection._engine._database._connection  # type: ignore[attr-defined]
     for text in (
         f"SELECT * FROM '{other}'", f"SELECT * FROM read_text('{other}')", f"ATTACH '{tmp_path}/x.db'",
         "SET enable_external_access = true", "SET lock_configuration = false", "INSTALL httpfs",
@@ -273,6 +274,6 @@ def test_c83_an_owner_that_is_a_float_is_refused(tmp_path: Path) -> None:
 
 def test_c118_what_spills_lies_in_a_folder_of_its_own_and_goes(tmp_path: Path) -> None:
     with scene(tmp_path, "event") as opened:
-        spill = Path(opened.connection._engine._spill)
+        spill = Path(opened.connection._engine._database._spill)  # type: ignore[attr-defined]
         assert stat.S_IMODE(spill.stat().st_mode) == 0o700
     assert not spill.exists()

@@ -55,7 +55,7 @@ class FamilyEngine(SmallEngine):
             count = 1 if stage.single else r.randrange(4)
             texts = tuple(tuple(pick(r, STAGED) for _ in stage.columns) for _ in range(count))
             target = f'{lower_rows.STAGE}."{stage.name}"'
-            staging.load(self._connection, target, stage.columns, texts)
+            staging.load(self._connection, target, [str(c.type) for c in stage.columns], texts)
 
     def hold(self, parts: Sequence[Database], texts: Sequence[str]) -> list[list[Row]]:
         """Keep databases, and prepare statements over the first one; return their rows there.

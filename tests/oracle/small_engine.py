@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 
 from dp_sql.executor import lower_public, lower_relation, lower_rows
-from dp_sql.executor.duckdb_engine import PINNED
+from dp_sql.executor.duckdb_embedded import PINNED
 from dp_sql.executor.lower_distinct import distinct_sql
 from dp_sql.executor.lower_histogram import histogram_sql
 from dp_sql.executor.lower_sampled import sampled_sql

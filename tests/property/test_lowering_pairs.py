@@ -12,7 +12,7 @@ from extremes import extreme_values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_sql.executor.duckdb_engine import PINNED
+from dp_sql.executor.duckdb_embedded import PINNED
 from dp_sql.executor.lower_measure import grids
 from dp_sql.executor.lower_pair import _polynomials
 from dp_sql.executor.lower_sums import accumulators, components, holds

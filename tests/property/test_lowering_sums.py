@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from extremes import extreme_values
 
-from dp_sql.executor.duckdb_engine import PINNED
+from dp_sql.executor.duckdb_embedded import PINNED
 from dp_sql.executor.lower_measure import grid
 from dp_sql.executor.lower_sums import accumulators, components
 from dp_sql.plan.expression import Column, Ref

@@ -11,7 +11,7 @@ import pytest
 from extremes import extreme_values
 
 from dp_sql.executor import lower_vector
-from dp_sql.executor.duckdb_engine import PINNED
+from dp_sql.executor.duckdb_embedded import PINNED
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Column, Ref
 from dp_sql.plan.vector import NormMeasure

@@ -23,7 +23,7 @@ from oracle.small_engine import Row
 from oracle.world import World
 
 from dp_sql.errors import InternalError, QueryError
-from dp_sql.executor.duckdb_engine import PINNED
+from dp_sql.executor.duckdb_embedded import PINNED
 
 EPSILON, DELTA = Fraction(10**12), Fraction(1, 10**9)
 DATABASES = 3

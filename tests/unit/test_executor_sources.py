@@ -85,7 +85,7 @@ def test_a_value_of_a_csv_file_that_has_another_type_is_null(tmp_path: Path) -> 
         tmp_path, (_PROTECTED % ("a", "a.csv")).replace("}}", "}, x: {type: integer}}")
     )
     with dp_sql.connect(schema, ledger=":memory:") as connection:
-        (row,) = connection._engine._run("SELECT count(*), count(x), sum(x) FROM data.a")
+        (row,) = connection._engine._database.rows("SELECT count(*), count(x), sum(x) FROM data.a")
     assert row == (4, 2, 7)
 
 

@@ -10,8 +10,6 @@ import pytest
 
 import dp_sql
 from dp_sql.executor.staging import load
-from dp_sql.plan.expression import Column
-from dp_sql.schema.sqltype import BIGINT
 
 SCHEMA = """
 version: 1
@@ -97,14 +95,14 @@ def test_what_may_have_a_key_twice_is_refused(several: str, tmp_path: Path) -> N
 
 
 def test_a_stage_keeps_one_row_of_each_unique_value_whatever_its_query_gave() -> None:
-    columns = (Column(1, "k", BIGINT), Column(2, "n", BIGINT))
+    types = ("BIGINT", "BIGINT")
     rows = [("1", "5"), ("1", "6"), ("2", "7"), (None, "8"), (None, "9")]
     with duckdb.connect() as con:
-        load(con, "t", columns, rows, (0,))
+        load(con, "t", types, rows, (0,))
         assert con.sql("SELECT v0, count(*) FROM t GROUP BY v0 ORDER BY v0").fetchall() == [
             (1, 1), (2, 1), (None, 1),
         ]  # fmt: skip
-        load(con, "t", columns, rows)
+        load(con, "t", types, rows)
         assert con.sql("SELECT count(*) FROM t").fetchall() == [(5,)]
 
 

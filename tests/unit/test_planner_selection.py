@@ -216,10 +216,10 @@ def test_the_second_round_reads_what_the_release_reads_whoever_ran_in_between(
     ran = []
 
     def late(engine: DuckDBEngine, *args: Any) -> Any:
-        for (name,) in engine._run(
+        for (name,) in engine._database.rows(
             "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'stage'"
         ):
-            engine._run(f'CREATE OR REPLACE TABLE stage."{name}" AS SELECT NULL AS v0')
+            engine._database.rows(f'CREATE OR REPLACE TABLE stage."{name}" AS SELECT NULL AS v0')
             ran.append(name)
         return second(engine, *args)
 

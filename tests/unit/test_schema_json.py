@@ -21,7 +21,7 @@ KEYS = {  # every key of a schema file, by the place it has
     "Column": "type bounds values unique nullable protected max_length max_frequency "
     "constant_per_unit latitude longitude",
     "Mechanisms": "noise quantiles mode keys",
-    "Worker": "memory seconds in_process",
+    "Worker": "memory seconds cpu_seconds in_process",
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from schema_texts import SHOP, changed, error_of, load_text
 
 from dp_sql.privacy.unit import Adjacency
-from dp_sql.schema.catalog import AccountantKind, BudgetSpec, Limits, OwnerThrough
+from dp_sql.schema.catalog import AccountantKind, BudgetSpec, Limits, OwnerThrough, WorkerSpec
 
 BUDGET = "{epsilon: 5, delta: 1e-6, accountant: renyi}"
 OWNER = "    owner: {through: orders, on: order_id}\n"
@@ -142,3 +142,41 @@ def test_ledger_sampler_and_versions(tmp_path: Path) -> None:
     catalog = load_text(text, tmp_path)
     assert (catalog.ledger, catalog.sampler) == ("shop.ledger", "opendp")
     assert catalog.tables["items"].data_version == "2026-01-31"
+
+
+def test_a_worker_and_its_limits(tmp_path: Path) -> None:
+    plain = load_text(SHOP, tmp_path)
+    assert plain.worker == WorkerSpec(4 * 2**30, 600.0, None, in_process=False)
+    assert not plain.bucketed
+    text = "worker: {memory: 500MB, seconds: 2.5, cpu_seconds: 7}\nanswer_time: bucketed\n"
+    catalog = load_text(changed(SHOP, ("version: 1\n", f"version: 1\n{text}")), tmp_path)
+    assert catalog.worker == WorkerSpec(500 * 2**20, 2.5, 7.0)
+    assert catalog.worker.processor_seconds == 7
+    assert catalog.bucketed
+    here = changed(SHOP, ("version: 1\n", "version: 1\nworker: {in_process: true}\n"))
+    assert load_text(here, tmp_path).worker == WorkerSpec(in_process=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("memory: 2", "worker.memory must be a memory size"),
+        ("memory: 255MB", "from 256MB to 1024GB"),
+        ("memory: 1025GB", "from 256MB to 1024GB"),
+        ("memory: 2GB; SET x = 1", "must be a memory size"),
+        ("memory: 1_000MB", "must be a memory size"),
+        ("seconds: 0", "worker.seconds must be from 0.1 to 86,400 seconds"),
+        ("seconds: .nan", "seconds"),
+        ("seconds: .inf", "seconds"),
+        ("seconds: true", "worker.seconds must be a number of seconds, not"),
+        ("cpu_seconds: 1e9", "worker.cpu_seconds must be from 0.1 to 86,400 seconds"),
+        ("in_process: 1", "in_process"),
+        ("seconds:", "seconds"),
+        ("network: true", "network"),
+    ],
+)
+def test_limits_of_a_worker_out_of_range(tmp_path: Path, key: str, message: str) -> None:
+    error = error_of(changed(SHOP, ("version: 1\n", f"version: 1\nworker:\n  {key}\n")), tmp_path)
+    assert message in str(error)
+    assert error.position is not None
+    assert error.position.line == 3

@@ -10,14 +10,6 @@ from schema_texts import SHOP, changed, check_refusal, load_text
 from dp_sql.errors import SchemaError
 
 UNSUPPORTED: dict[str, tuple[str, str, str, int, int]] = {  # old, new, name, line, column
-    "worker": ("version: 1\n", "version: 1\nworker: {memory: 2GB, seconds: 10}\n", "worker", 2, 1),
-    "answer_time": (
-        "version: 1\n",
-        "version: 1\nanswer_time: bucketed\n",
-        "answer_time: bucketed",
-        2,
-        14,
-    ),
     "privacy.budget": ("group_size: 2", "budget: {epsilon: 1}", "privacy.budget", 6, 3),
     "gdp": ("accountant: renyi", "accountant: gdp", "tables.orders.budget.accountant: gdp", 15, 51),
     "blocks": ("accountant: renyi", "blocks: ordered_on", "tables.orders.budget.blocks", 15, 39),
@@ -60,7 +52,6 @@ def test_what_is_not_supported_yet_is_refused_by_name(tmp_path: Path, case: str)
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("version: 1\n", "version: 1\nanswer_time: exact\n"),
         ("accountant: renyi", "renew: never"),
         ("max_length: 200", "constant_per_unit: false"),
     ],

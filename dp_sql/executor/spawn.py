@@ -1,0 +1,145 @@
+"""Starts the processes that hold the data, apart from everything else that this one has."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from dp_sql.errors import EngineError
+
+_PROGRAM = (
+    "import sys; sys.path += sys.argv[1:]; "
+    "from dp_sql.executor.worker_process import serve; serve()"
+)
+_PACKAGES = ("dp_sql", "duckdb", "numpy")
+_KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "LANG", "LC_ALL", "TZ")
+NO_WORKER = "worker: {in_process: true} in the schema, if the process that connects is trusted"
+
+
+class WorkerProcess:
+    """A Python that loads the database and waits for a schema on its standard input."""
+
+    def __init__(self) -> None:
+        """Start it. Raises EngineError where the system starts none."""
+        self._owner = os.getpid()
+        flags = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
+        try:
+            # Claim:   the worker has no file of this process but its two pipes, and none of its
+            #          secrets: no variable but those that a Python needs to start.
+            # Why:     all other files are closed; the environment is a list of what stays.
+            # Assumes: those variables hold no secret.  Source: [Python2025]
+            self._process = subprocess.Popen(  # noqa: S603  our own program, with folders of packages
+                [sys.executable, *flags, "-c", _PROGRAM, *_folders()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd=Path(sys.executable).anchor,
+                env={name: os.environ[name] for name in _KEPT if name in os.environ},
+                close_fds=True,
+                start_new_session=True,  # Ctrl-C in a terminal is for this process alone
+            )
+        except (OSError, ValueError):
+            raise EngineError(
+                "the process that reads the data can't be started.", hint=NO_WORKER
+            ) from None
+
+    @property
+    def requests(self) -> BinaryIO:
+        """What the worker reads."""
+        assert self._process.stdin is not None  # noqa: S101  it was asked for
+        return self._process.stdin  # type: ignore[return-value]
+
+    @property
+    def answers(self) -> BinaryIO:
+        """What the worker writes."""
+        assert self._process.stdout is not None  # noqa: S101  it was asked for
+        return self._process.stdout  # type: ignore[return-value]
+
+    @property
+    def number(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        """Whether it hasn't ended."""
+        return self._process.poll() is None
+
+    @property
+    def forked(self) -> bool:
+        """Whether this process is a fork of the one that started it, whose pipes these are."""
+        return os.getpid() != self._owner
+
+    def kill(self) -> None:
+        """Stop it at once. Whoever reads its answers finds their end."""
+        if not self.forked:
+            self._process.kill()
+
+    def end(self) -> None:
+        """Stop it and leave nothing of it; a fork of the process that started it lets it be."""
+        if self.forked:
+            return
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            try:
+                if pipe is not None:
+                    pipe.close()
+            except OSError:  # a request that it didn't read to the end
+                continue
+
+
+def _folders() -> list[str]:
+    """Return the folders in which the worker finds the packages that it needs; none is loaded."""
+    found = dict[str, None]()
+    for name in _PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            found[str(Path(spec.origin).resolve().parents[1])] = None
+    return list(found)
+
+
+_lock = threading.Lock()
+_spare: WorkerProcess | None = None
+
+
+def prepare() -> None:
+    """Start a worker that the next engine takes: it loads while this process does something else."""
+    global _spare  # noqa: PLW0603  a process is a thing of the whole process
+    with _lock:
+        if _spare is None or not _spare.runs or _spare.forked:
+            _spare = WorkerProcess()
+
+
+def take() -> WorkerProcess:
+    """Return the worker that was prepared, or a new one."""
+    global _spare
+    with _lock:
+        found, _spare = _spare, None
+    return found if found is not None and not found.forked and found.runs else WorkerProcess()
+
+
+@contextmanager
+def prepared(*, wanted: bool) -> Iterator[None]:
+    """Have a worker ready for an engine that the body may make; one that isn't taken is ended."""
+    if wanted:
+        prepare()
+    try:
+        yield
+    finally:
+        _discard()
+
+
+def _discard() -> None:
+    global _spare
+    with _lock:
+        found, _spare = _spare, None
+    if found is not None:
+        found.end()
