@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -83,6 +84,7 @@ class Connection:
                     database=database,
                     worker=None if here else limits,
                 )
+        self._process = os.getpid()
         self._pace = Pace(bucketed=self._catalog.bucketed)
         self._session = Amounts()
         self._closed = False
@@ -280,8 +282,8 @@ class Connection:
         self._post.interrupt()
 
     def close(self) -> None:
-        """Close the data, the ledger and everything else. Closing twice does nothing."""
-        if not self._closed:
+        """Close the data, the ledger and everything else. Closing twice, or in a fork, does nothing."""
+        if not self._closed and os.getpid() == self._process:
             self._closed = True
             self._engine.close()
             self._post.close()
@@ -301,6 +303,11 @@ class Connection:
     def _open(self) -> None:
         if self._closed:
             raise EngineError("the connection is closed.", hint="dp_sql.connect(…)")
+        if os.getpid() != self._process:  # whose threads it hasn't
+            raise EngineError(
+                "a connection can't be used in a fork of its process.",
+                hint="dp_sql.connect(…) in the fork",
+            )
 
     def _prepare(
         self,

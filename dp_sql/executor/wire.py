@@ -103,26 +103,56 @@ def _read(found: dict[str, Any]) -> object:
     return found
 
 
-def read_rows(found: list[list[object]]) -> list[Row]:
-    """Return received rows. Raises ValueError for rows of several widths, or of other values."""
-    rows = [tuple(row) for row in found]
-    if len({len(row) for row in rows}) > 1:
-        raise ValueError("rows of several widths")
-    if not {type(value) for row in rows for value in row} <= _SCALARS:
-        raise ValueError("a value of no known type")
-    return rows
+def rows_message(rows: Sequence[Row]) -> tuple[dict[str, object], list[bytes]]:
+    """Return rows as a message of columns and its arrays: integers of 64 bits, all else as JSON."""
+    listed: list[object] = []
+    blobs: list[bytes] = []
+    for column in zip(*rows, strict=True):
+        numbers = _integers(column)
+        listed.append(column if numbers is None else None)
+        blobs += [] if numbers is None else [numbers]
+    return {"count": len(rows), "columns": listed}, blobs
+
+
+def _integers(column: Sequence[object]) -> bytes | None:
+    if set(map(type, column)) != {int}:
+        return None
+    try:
+        return np.array(column, "<i8").tobytes()
+    except OverflowError:  # a HUGEINT
+        return None
+
+
+def read_rows(message: Mapping[str, Any], blobs: Sequence[bytes]) -> list[Row]:
+    """Return received rows. Raises ValueError for columns that aren't, or hold something else."""
+    waiting = iter(blobs)
+    columns: list[list[object]] = []
+    for column in message["columns"]:
+        if column is None:
+            columns.append(np.frombuffer(next(waiting, b"-"), "<i8").tolist())
+            continue
+        if not set(map(type, column)) <= _SCALARS:
+            raise ValueError("a value of no known type")
+        columns.append(column)
+    if any(len(column) != message["count"] for column in columns):
+        raise ValueError("columns of other lengths")
+    return list(zip(*columns, strict=True))
 
 
 def pairs_message(pairs: Pairs) -> tuple[dict[str, object], list[bytes]]:
     """Return pairs as a message and its arrays."""
+    keys, blobs = rows_message(pairs.keys)
     arrays = [np.asarray(a, "<u8").tobytes() for a in (pairs.units, pairs.values)]
-    return {"keys": pairs.keys, "ends": pairs.ends}, arrays
+    return {"keys": keys, "ends": pairs.ends}, [*arrays, *blobs]
 
 
 def read_pairs(message: Mapping[str, Any], blobs: Sequence[bytes]) -> Pairs:
     """Return received pairs. Raises ValueError where they don't fit together."""
-    units, values = (np.frombuffer(blob, "<u8").astype(np.uint64, copy=False) for blob in blobs)
-    keys, ends = read_rows(message["keys"]), [int(end) for end in message["ends"]]
+    units, values = (np.frombuffer(blob, "<u8").astype(np.uint64, copy=False) for blob in blobs[:2])
+    ends = [int(end) for end in message["ends"]]
+    keys = read_rows(message["keys"], blobs[2:]) or [()] * len(
+        ends
+    )  # without keys there is one group
     if not len(units) == len(values) == (ends[-1] if ends else 0) or len(keys) != len(ends):
         raise ValueError("pairs that don't fit together")
     return Pairs(keys, ends, units, values)

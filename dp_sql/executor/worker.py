@@ -31,6 +31,7 @@ EXCEEDED = (
     "the statement failed in the database, or needed more than the limits of its worker; what it read "
     "stays charged."
 )
+_OPENING = 600.0  # seconds to open the data, which no statement reads yet
 _BROKEN = (EOFError, OSError, ValueError, LookupError, TypeError, RecursionError, MemoryError)
 
 
@@ -41,7 +42,6 @@ class WorkerDatabase:
         """Open the data in a worker. Raises EngineError and SchemaError as DuckDBEmbedded does."""
         self._sources = sources
         self._limits = limits
-        self._owner = os.getpid()
         self._guard = threading.RLock()
         self._running: object | None = None  # the call that the worker answers now
         self._stopped = False
@@ -60,11 +60,16 @@ class WorkerDatabase:
         process = self._held.begin(self._sources.state())
         spill = self._held.spill
         opening = pickle.dumps((self._catalog, self._sources, spill, self._limits))
-        with self._call(process):
-            wire.send_bytes(process.requests, opening)
-            said, _ = wire.receive(process.answers, self._limits.memory)
-            if "error" not in said:
-                return tuple(str(word) for word in said["confined"])
+        try:
+            with self._call(process, _OPENING):
+                wire.send_bytes(process.requests, opening)
+                said, _ = wire.receive(process.answers, self._limits.memory)
+                if "error" not in said:
+                    return tuple(str(word) for word in said["confined"])
+        except EngineError:
+            raise EngineError(
+                "the process that reads the data ended before they were open.", hint=spawn.NO_WORKER
+            ) from None
         kind = SchemaError if said["error"] == SchemaError.code else EngineError
         raise kind(str(said["message"]), hint=said["hint"])
 
@@ -77,7 +82,7 @@ class WorkerDatabase:
         Source:  [Haeberlen2011]
         """
         process = self._ready()
-        with self._call(process):
+        with self._call(process, self._limits.seconds):
             wire.send(process.requests, {"do": do, **arguments})
             return wire.receive(process.answers, self._limits.memory)
 
@@ -85,10 +90,6 @@ class WorkerDatabase:
         """Return a worker that has the data open: a new one where the last has ended."""
         if self._closed:
             raise EngineError("the connection is closed.")
-        if os.getpid() != self._owner:
-            raise EngineError(
-                "a connection can't be used in a fork of its process.", hint="connect there anew"
-            )
         process = self._held.process
         if process is None or not process.runs or self._sources.state() != self._held.files:
             self._held.end()
@@ -101,8 +102,8 @@ class WorkerDatabase:
         return self._held.process
 
     @contextmanager
-    def _call(self, process: spawn.WorkerProcess) -> Iterator[None]:
-        """Let the body talk with a worker, within the time that there is.
+    def _call(self, process: spawn.WorkerProcess, seconds: float) -> Iterator[None]:
+        """Let the body talk with a worker for at most so many seconds.
 
         Where the body doesn't come to its end the worker is ended: the next words on the pipe would
         be the answer to another question.
@@ -110,7 +111,7 @@ class WorkerDatabase:
         call = object()
         with self._guard:
             self._running, self._stopped = call, False
-        timer = threading.Timer(self._limits.seconds, self._kill, (call, process))
+        timer = threading.Timer(seconds, self._kill, (call, process))
         timer.daemon = True
         timer.start()
         done = False
@@ -134,21 +135,21 @@ class WorkerDatabase:
 
     def rows(self, sql: str) -> list[Row]:
         """Return the rows of a query."""
-        said, _ = self._ask("rows", sql=sql)
+        answer = self._ask("rows", sql=sql)
         with _whole():
-            return wire.read_rows(said["rows"])
+            return wire.read_rows(*answer)
 
     def pairs(self, sql: str, keys: int) -> Pairs:
         """Return the pairs of a query."""
-        said, blobs = self._ask("pairs", sql=sql, keys=keys)
+        answer = self._ask("pairs", sql=sql, keys=keys)
         with _whole():
-            return wire.read_pairs(said, blobs)
+            return wire.read_pairs(*answer)
 
     def arrays(self, sql: str) -> Mapping[str, NDArray[Any]]:
         """Return the columns of a query; dates and texts are texts."""
-        said, blobs = self._ask("arrays", sql=sql)
+        answer = self._ask("arrays", sql=sql)
         with _whole():
-            return wire.read_arrays(said, blobs)
+            return wire.read_arrays(*answer)
 
     def stage(
         self,

@@ -5,6 +5,7 @@ After the data are open it says nothing but answers: where a statement fails it 
 
 from __future__ import annotations
 
+import encodings.utf_8_sig  # noqa: F401  of CSV files, for the same reason as numpy.ma
 import os
 import pickle
 import select
@@ -15,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, BinaryIO, NoReturn
 
-import numpy.ma  # noqa: F401  DuckDB imports it when no file can be read any more
+import numpy.ma  # noqa: F401  DuckDB imports it, when no file of Python's can be read any more
 
 from dp_sql.errors import EngineError, SchemaError
 from dp_sql.executor import confine, wire
@@ -96,7 +97,7 @@ def _answer(
 ) -> tuple[dict[str, object], Sequence[bytes]]:
     match request.pop("do"):
         case "rows":
-            return {"rows": database.rows(**request)}, ()
+            return wire.rows_message(database.rows(**request))
         case "pairs":
             return wire.pairs_message(database.pairs(**request))
         case "arrays":
