@@ -13,10 +13,11 @@ import numpy as np
 from dp_sql.complaint import Complaint, position_in, read_complaint
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import EngineError, QueryError
-from dp_sql.executor.database import STOPPED
+from dp_sql.executor.database import STOPPED, within
 from dp_sql.mechanisms.planar import PlanarLaplace
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.plan.release import GROUP_NUMBER, Residual
+from dp_sql.plan.sql_text import identifier, text_literal
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.sqltype import BIGINT, DOUBLE, Kind, SqlType
 
@@ -40,6 +41,7 @@ _CLOSED = (
 _NUMBERS = ((BIGINT, np.dtype(np.int64)), (DOUBLE, np.dtype(np.float64)))  # DuckDB gives them back
 _FEW = 500  # rows of a released table that go as parameters; more are scanned as arrays
 _MOST_BOUND = 1000  # residuals whose columns are kept
+_MOST_STAGED = 1_000_000  # rows of a stage, which are Python values
 _MOST_READ = 100  # texts whose trees are kept
 _DESCRIBE = "DESCRIBE "
 _PLANAR = "planar_laplace"
@@ -119,21 +121,21 @@ class PostProcessor:
             if spec.public and (file := public_file(name)) is not None
         }
         for name, spec in catalog.tables.items():
-            columns = ", ".join(f"{_quoted(c.name)} {c.type}" for c in spec.columns.values())
+            columns = ", ".join(f"{identifier(c.name)} {c.type}" for c in spec.columns.values())
             run(
-                f"CREATE TABLE main.{_quoted(spec.name)} ({columns})"
+                f"CREATE TABLE main.{identifier(spec.name)} ({columns})"
             )  # empty: it gives names and types
             if name in files:
                 items = ", ".join(
-                    f"TRY_CAST({_quoted(k)} AS {c.type}) AS {_quoted(c.name)}"
+                    f"TRY_CAST({identifier(k)} AS {c.type}) AS {identifier(c.name)}"
                     for k, c in spec.columns.items()
                 )
                 run(
-                    f'CREATE VIEW "public".{_quoted(name)} AS SELECT {items} '
-                    f"FROM read_parquet({_text(files[name])})"
+                    f'CREATE VIEW "public".{identifier(name)} AS SELECT {items} '
+                    f"FROM read_parquet({text_literal(files[name])})"
                 )
                 self._loaded.add(name)
-        run(f"SET allowed_paths = [{', '.join(_text(f) for f in files.values())}]")
+        run(f"SET allowed_paths = [{', '.join(text_literal(f) for f in files.values())}]")
         for setting in _CLOSED:
             run(setting)
 
@@ -187,9 +189,9 @@ class PostProcessor:
         self._drop(self._shapes.keys() - tables.keys())
         for name, columns in tables.items():
             if self._shapes.get(name) != columns:
-                listed = ", ".join(f"{_quoted(c)} {t}" for c, t in columns)
+                listed = ", ".join(f"{identifier(c)} {t}" for c, t in columns)
                 self._connection.execute(
-                    f"CREATE OR REPLACE TABLE released.{_quoted(name)} ({listed})"
+                    f"CREATE OR REPLACE TABLE released.{identifier(name)} ({listed})"
                 )
                 self._shapes[name] = columns
         try:
@@ -246,8 +248,10 @@ class PostProcessor:
         with self._failures(), self._released(tables):
             self._load(public_tables)
             found: list[tuple[str | None, ...]] = self._connection.execute(
-                f"SELECT {items} FROM ({sql}) AS stage_({names})"
+                f"SELECT {items} FROM ({sql}) AS stage_({names}) LIMIT {_MOST_STAGED + 1}"
             ).fetchall()
+        if len(found) > _MOST_STAGED:
+            raise EngineError(f"a subquery gave more than {_MOST_STAGED:,} rows.", hint="a LIMIT")
         return found
 
     def _cant_bind(self, residual: Residual, found: Complaint) -> QueryError:
@@ -305,9 +309,9 @@ class PostProcessor:
             ((name, columns),) = tables.items()
             if len(columns[0].values) <= _FEW:
                 shown = [column for column, _ in residual.shown]
-                items = ", ".join(_quoted(column) for column in (*shown, GROUP_NUMBER))
+                items = ", ".join(identifier(column) for column in (*shown, GROUP_NUMBER))
                 select, parameters = _sent(columns)
-                text = f"SELECT {items} FROM ({select}) AS {_quoted(name)}{residual.order}"
+                text = f"SELECT {items} FROM ({select}) AS {identifier(name)}{residual.order}"
                 with self._lock:
                     return self._fetched(text, parameters)
         with self._released(tables):
@@ -337,7 +341,7 @@ class PostProcessor:
         parts = ", ".join(
             f"quantile_cont(TRY_CAST({item} AS DOUBLE), [{low}, {high}])" for item in items
         )
-        name = _quoted(table)
+        name = identifier(table)
         with self._failures(), self._released({table: columns}):
             rows = self._connection.execute(
                 f"SELECT {GROUP_NUMBER}, {parts} FROM released.{name} AS {name} GROUP BY ALL"
@@ -361,31 +365,33 @@ class PostProcessor:
 
     def _drop(self, names: Iterable[str]) -> None:
         for name in names:
-            self._connection.execute(f"DROP TABLE IF EXISTS released.{_quoted(name)}")
+            self._connection.execute(f"DROP TABLE IF EXISTS released.{identifier(name)}")
             self._shapes.pop(name, None)
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except duckdb.InterruptException:
-            raise EngineError(STOPPED) from None
-        except duckdb.Error as error:  # the values are released, so the text may be shown
-            text = read_complaint(error).message
-            raise EngineError(
-                f"the part above the aggregates failed on the released values: {text}",
-                hint="TRY_CAST, or a condition that keeps such values out",
-            ) from None
+        """Tell what failed in the body, which has as long as a statement over the data."""
+        with self._lock, within(self._catalog.worker.seconds, self._connection.interrupt):
+            try:
+                yield
+            except duckdb.InterruptException:
+                raise EngineError(STOPPED) from None
+            except duckdb.Error as error:  # the values are released, so the text may be shown
+                text = read_complaint(error).message
+                raise EngineError(
+                    f"the part above the aggregates failed on the released values: {text}",
+                    hint="TRY_CAST, or a condition that keeps such values out",
+                ) from None
 
     def _create(self, name: str, columns: Sequence[ReleasedColumn]) -> None:
-        target = f"CREATE OR REPLACE TABLE released.{_quoted(name)}"
+        target = f"CREATE OR REPLACE TABLE released.{identifier(name)}"
         if len(columns[0].values) <= _FEW:
             select, parameters = _sent(columns)
             (made,) = self._read(f"{target} AS {select}")
             self._connection.execute(made, parameters)
         else:
             items = ", ".join(
-                f"CAST(s{i} AS {c.type}) AS {_quoted(c.name)}" for i, c in enumerate(columns)
+                f"CAST(s{i} AS {c.type}) AS {identifier(c.name)}" for i, c in enumerate(columns)
             )
             self._connection.register(
                 "staged_", {f"s{i}": _array(c) for i, c in enumerate(columns)}
@@ -404,13 +410,13 @@ class PostProcessor:
             spec = self._catalog.tables[name]
             staged = {f"s{i}": v for i, v in enumerate(self._public_columns(name).values())}
             items = ", ".join(
-                f"TRY_CAST(s{i} AS {c.type}) AS {_quoted(c.name)}"
+                f"TRY_CAST(s{i} AS {c.type}) AS {identifier(c.name)}"
                 for i, c in enumerate(spec.columns.values())
             )
             self._connection.register("staged_", staged)
             try:
                 self._connection.execute(
-                    f'CREATE TABLE "public".{_quoted(name)} AS SELECT {items} FROM staged_'
+                    f'CREATE TABLE "public".{identifier(name)} AS SELECT {items} FROM staged_'
                 )
             finally:
                 self._connection.unregister("staged_")
@@ -448,7 +454,7 @@ def _sent(columns: Sequence[ReleasedColumn]) -> tuple[str, list[list[Any]]]:
     """Return a query of a released table's rows, and its parameters."""
     values = [_array(c) for c in columns]
     items = ", ".join(
-        f"CAST(unnest(CAST(? AS {_list_type(v)})) AS {c.type}) AS {_quoted(c.name)}"
+        f"CAST(unnest(CAST(? AS {_list_type(v)})) AS {c.type}) AS {identifier(c.name)}"
         for c, v in zip(columns, values, strict=True)
     )
     return f"SELECT {items}", [v.tolist() for v in values]
@@ -477,14 +483,6 @@ def _list_type(values: NDArray[Any]) -> str:
             return "DOUBLE[]"
         case _:
             return "VARCHAR[]"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 def number_column(count: int) -> ReleasedColumn:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_sql.errors import EngineError, SchemaError
 from dp_sql.executor import spawn, wire
-from dp_sql.executor.database import STOPPED, Pairs, Row
+from dp_sql.executor.database import STOPPED, Pairs, Row, within
 from dp_sql.executor.sources import Sources
 from dp_sql.schema.catalog import Catalog, WorkerSpec
 
@@ -111,17 +111,14 @@ class WorkerDatabase:
         call = object()
         with self._guard:
             self._running, self._stopped = call, False
-        timer = threading.Timer(seconds, self._kill, (call, process))
-        timer.daemon = True
-        timer.start()
         done = False
         try:
-            yield
+            with within(seconds, lambda: self._kill(call, process)):
+                yield
             done = True
         except _BROKEN:
             raise EngineError(STOPPED if self._stopped else EXCEEDED) from None
         finally:
-            timer.cancel()
             with self._guard:
                 self._running = None
             if not done:
