@@ -7,6 +7,7 @@ from sqlglot import exp
 from dp_sql.parser.aggregates import is_interval
 from dp_sql.parser.planar_calls import check_planar, is_planar
 from dp_sql.parser.scope import Statement
+from dp_sql.parser.text_sizes import check_text_size
 
 # above a release any scalar function of DuckDB may stand, but for those that read the process, run a
 # text as SQL, keep the connection waiting, change its state or raise a text of the analyst's choice
@@ -21,7 +22,6 @@ _DENIED = frozenset(
     "current_version current_user session_user current_catalog current_role "
     "list_resize array_resize bitstring".split()
 )
-_LONGEST = 10_000  # memory limits don't hold for the texts that one call makes
 _TABLE_FUNCTIONS = (exp.GenerateSeries, exp.Unnest, exp.Values)
 
 
@@ -53,13 +53,7 @@ def deny_open(statement: Statement, node: exp.Expr) -> None:
             node,
             hint="a declared table, VALUES, range or unnest",
         )
-    if isinstance(node, exp.Pad | exp.Repeat):
-        size = node.args.get("times" if isinstance(node, exp.Repeat) else "expression")
-        if not (isinstance(size, exp.Literal) and size.is_int and int(size.name) <= _LONGEST):
-            raise statement.unsupported(
-                f"a text is made at most {_LONGEST:,} times as long, by a number in the statement.",
-                node,
-            )
+    check_text_size(statement, node)
     if isinstance(node, exp.DML | exp.DDL) and not isinstance(node, exp.Query):
         raise statement.unsupported("dp_sql only reads.", node)
 
