@@ -271,6 +271,11 @@ class Connection:
         return self._session
 
     @property
+    def confined(self) -> tuple[str, ...]:
+        """What the process that reads the data took from itself, in words; empty without one."""
+        return self._engine.confined
+
+    @property
     def catalog(self) -> Catalog:
         """The schema that this connection was opened with."""
         return self._catalog

@@ -52,6 +52,10 @@ class Database(Protocol):
     Every method but `interrupt` and `close` raises EngineError, whose text doesn't depend on the data.
     """
 
+    @property
+    def confined(self) -> tuple[str, ...]:
+        """What the process took from itself before it opened the data; empty for this one."""
+
     def rows(self, sql: str) -> list[Row]:
         """Return the rows of a query."""
 

@@ -71,6 +71,11 @@ class DuckDBEmbedded:
             self._remove()
             raise
 
+    @property
+    def confined(self) -> tuple[str, ...]:
+        """Nothing: this is the process that connects, or the worker, which knows itself."""
+        return ()
+
     def _open(self, spill: str, memory: int | None) -> Any:
         config: dict[str, Any] = {"temp_directory": spill}
         if memory is not None:

@@ -189,6 +189,11 @@ class DuckDBEngine:
         with self._lock:
             return self._database.arrays(f"SELECT * FROM {DATA}.{identifier(table)}")
 
+    @property
+    def confined(self) -> tuple[str, ...]:
+        """What the worker took from itself, in words."""
+        return self._database.confined
+
     def interrupt(self) -> None:
         """Stop the statement that runs now."""
         self._database.interrupt()

@@ -50,7 +50,7 @@ class WorkerDatabase:
         self._held = _Held()
         self._ended = weakref.finalize(self, self._held.end)
         try:
-            self.confined = self._open()
+            self._confined = self._open()
         except BaseException:
             self.close()
             raise
@@ -72,6 +72,11 @@ class WorkerDatabase:
             ) from None
         kind = SchemaError if said["error"] == SchemaError.code else EngineError
         raise kind(str(said["message"]), hint=said["hint"])
+
+    @property
+    def confined(self) -> tuple[str, ...]:
+        """What the first worker took from itself; the others do the same."""
+        return self._confined
 
     def _ask(self, do: str, **arguments: object) -> tuple[dict[str, Any], list[bytes]]:
         """Return the answer to a request.

@@ -406,7 +406,7 @@ import dp_sql
 from dp_sql.errors import EngineError
 connection = dp_sql.connect(sys.argv[1], ledger=":memory:")  # the schema names a worker
 database = connection._engine._database
-print(database._held.process.number, ",".join(database.confined).replace(" ", "-"), flush=True)
+print(database._held.process.number, ",".join(connection.confined).replace(" ", "-"), flush=True)
 read, write = os.pipe()
 if os.fork() == 0:
     try:
