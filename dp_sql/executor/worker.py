@@ -67,6 +67,8 @@ class WorkerDatabase:
                 if "error" not in said:
                     return tuple(str(word) for word in said["confined"])
         except EngineError:
+            if self._stopped:
+                raise
             raise EngineError(
                 "the process that reads the data ended before they were open.", hint=spawn.NO_WORKER
             ) from None
@@ -102,7 +104,7 @@ class WorkerDatabase:
                 self._open()
             except (EngineError, SchemaError):
                 self._held.end()
-                raise EngineError(EXCEEDED) from None
+                raise EngineError(STOPPED if self._stopped else EXCEEDED) from None
         assert self._held.process is not None  # noqa: S101  it was opened
         return self._held.process
 

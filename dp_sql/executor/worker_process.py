@@ -9,6 +9,7 @@ import encodings.utf_8_sig  # noqa: F401  of CSV files, for the same reason as n
 import os
 import pickle
 import select
+import shutil
 import signal
 import sys
 import threading
@@ -43,12 +44,21 @@ def serve() -> NoReturn:
     os._exit(0)
 
 
-def _watch(requests: BinaryIO, parent: int) -> None:
+def _watch(requests: BinaryIO, parent: int, spill: str) -> None:
     """End this process when its parent has ended, even in the midst of a statement."""
     poll = _polling(requests)
     while os.getppid() == parent:
         if poll():
             break
+    _leave(spill)
+
+
+def _leave(spill: str) -> NoReturn:
+    """End this process and remove what it spilled, which nobody else is left to do.
+
+    The folder itself stays, empty: it lies in one that is closed to this process.
+    """
+    shutil.rmtree(spill, ignore_errors=True)
     os._exit(0)
 
 
@@ -73,7 +83,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO, parent: int) -> None:
     catalog, sources, spill, limits = pickle.loads(opening)  # noqa: S301  from the parent alone
     try:
         confined = [*confine.harden(), *confine.close_off(sources.paths, spill)]
-        watch = threading.Thread(target=_watch, args=(requests, parent), daemon=True)
+        watch = threading.Thread(target=_watch, args=(requests, parent, spill), daemon=True)
         watch.start()
         memory = int(limits.memory * SPILLING)
         database = DuckDBEmbedded(catalog, sources, spill=spill, memory=memory)
@@ -87,7 +97,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO, parent: int) -> None:
         try:
             request, _ = wire.receive(requests, MOST_SENT)
         except EOFError:
-            return
+            _leave(spill)
         confine.limit_processor(limits.processor_seconds)
         wire.send(answers, *_answer(database, request))
 

@@ -421,7 +421,8 @@ print(database.rows("SELECT count(*) FROM data.a"), flush=True)
 object.__setattr__(database._limits, "seconds", 60.0)
 threading.Thread(target=database.rows, args=("SELECT sleep_ms(30000)",)).start()
 time.sleep(0.3)
-print("busy", flush=True)
+open(database._held.spill + "/spilled", "w").close()
+print(database._held.spill, flush=True)
 time.sleep(60)
 """
 
@@ -441,11 +442,14 @@ def test_a_worker_outlives_no_parent_and_serves_no_fork(path: Path) -> None:
         assert {"memory", "processor-time"} <= set(confined.split(","))
     assert "fork" in process.stdout.readline()
     assert process.stdout.readline() == "[(40,)]\n"
-    assert process.stdout.readline() == "busy\n"
+    spill = Path(process.stdout.readline().strip())
+    assert [file.name for file in spill.iterdir()] == ["spilled"]
     process.kill()
     process.wait()
     process.stdout.close()
     assert gone(int(worker))
+    assert list(spill.iterdir()) == []  # C118: also where nobody is left to remove it
+    spill.rmdir()
 
 
 CLOSED = """\
