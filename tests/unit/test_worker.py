@@ -190,7 +190,7 @@ def test_a_statement_that_exceeds_its_limits_stays_charged_and_tells_nothing(
     assert (caught.value.__cause__, caught.value.hint) == (None, None)
     assert caught.value.__suppress_context__
     assert gone(worker)
-    assert opened.budget()["a"].lines() != before.lines()
+    assert opened.budget()["a"].lines() != before.lines()  # charged, though it failed
     assert [entry.status for entry in opened.ledger()][-1] == "failed"
     ((count,),) = opened.sql(COUNT, epsilon=100).fetchall()
     assert abs(count - 40) < 10
@@ -222,6 +222,24 @@ def test_what_does_not_fit_into_memory_spills_and_is_removed(database: WorkerDat
         thread.join()
     assert max(seen) > 0
     assert not Path(held).exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells another process's limits")
+def test_the_limits_hold_for_each_statement_anew(
+    database: WorkerDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_limits", replace(database._limits, seconds=60.0))
+    work = "SELECT count(*) FROM range(120000000) r(i) WHERE hash(i) = 1"
+    database.rows("SELECT 1")
+    worker = number_of(database)
+    for _ in range(4):  # more than a worker's limit in all
+        database.rows(work)
+    assert number_of(database) == worker
+    import resource  # noqa: PLC0415  Windows has none
+
+    assert resource.prlimit(worker, resource.RLIMIT_CORE) == (0, 0)
+    held, most = resource.prlimit(worker, resource.RLIMIT_DATA)
+    assert 2**28 < held == most < 2**31
 
 
 def test_an_interrupt_stops_the_statement_and_not_the_next(
@@ -456,6 +474,9 @@ CLOSED = """\
 import os, socket, subprocess, sys
 from pathlib import Path
 from dp_sql.executor import confine
+server = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(server.getsockname(), 1).close()
+status = confine.memory_status()
 confine.harden()
 done = confine.close_off([Path(sys.argv[1])], sys.argv[2])
 if "files" not in done:
@@ -470,14 +491,19 @@ for act in (
     lambda: os.listdir(os.path.dirname(sys.argv[1])),
     lambda: os.execv("/bin/true", ["true"]),
     lambda: os.rename(sys.argv[2] + "/spilled", "/tmp/dpsql-escape"),
-    *([lambda: socket.create_connection(("127.0.0.1", 9), 1)] if "network" in done else []),
+    *([lambda: socket.create_connection(server.getsockname(), 1)] if "network" in done else []),
 ):
     try:
         act()
     except PermissionError:
         continue
     sys.exit("it was allowed")
-print("closed")
+confine.limit_memory(status, 50_000_000)
+bytearray(20_000_000)
+try:
+    bytearray(200_000_000)
+except MemoryError:
+    print("closed")
 """
 
 
