@@ -165,7 +165,6 @@ ENDS: dict[str, str] = {
     "processor": "SELECT count(*) FROM range(100000000000) r(i) WHERE hash(i) = 1",
     "memory": "SELECT len(repeat('a', 1000000000)) + i FROM range(3) r(i)",
     "error": "SELECT error('alice has 90000')",
-    "a file": "SELECT * FROM read_text('/etc/hostname')",
 }
 
 
@@ -197,6 +196,7 @@ def test_a_statement_that_exceeds_its_limits_stays_charged_and_tells_nothing(
     assert number_of(database) != worker
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_into_memory_spills_and_is_removed(database: WorkerDatabase) -> None:
     """C118, C125: what spills lies in a folder of its own, mode 0700, and goes with its worker."""
     sql = "SELECT count(DISTINCT repeat(i::VARCHAR, 80)) FROM range(500000) r(i)"
