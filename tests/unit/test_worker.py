@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ import pytest
 
 import dp_sql
 from dp_sql.errors import EngineError, SchemaError
-from dp_sql.executor import spawn, wire
+from dp_sql.executor import spawn
 from dp_sql.executor.duckdb_embedded import DuckDBEmbedded
 from dp_sql.executor.worker import EXCEEDED, WorkerDatabase
 from dp_sql.privacy.sealed import Sealed
@@ -339,82 +337,6 @@ def test_where_no_process_can_be_started_the_error_says_what_to_write(
         dp_sql.connect(path, ledger=":memory:", in_process=False)
     assert caught.value.hint is not None
     assert "in_process: true" in caught.value.hint
-
-
-class Fake:
-    """A worker that has been taken over: it says what it wants."""
-
-    number, runs = 0, True
-
-    def __init__(self, said: bytes) -> None:
-        self.requests = io.BytesIO()
-        self.answers = io.BytesIO(said)
-
-    def kill(self) -> None:
-        """Do as if it had ended."""
-
-    end = kill
-
-
-class Evil:
-    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
-        return os.putenv, ("DPSQL_EVIL", "1")
-
-
-def frame(message: object, *blobs: bytes) -> bytes:
-    text = json.dumps(message).encode()
-    return len(text).to_bytes(8, "big") + text + b"".join(blobs)
-
-
-SAID = [
-    b"",
-    b"\x00",
-    pickle.dumps(Evil()),
-    len(pickle.dumps(Evil())).to_bytes(8, "big") + pickle.dumps(Evil()),
-    (2**62).to_bytes(8, "big") + b"x",
-    (100).to_bytes(8, "big") + b"{",
-    frame([]),
-    frame({}),
-    frame({"sizes": []}),
-    frame({"sizes": ["x"]}),
-    frame({"sizes": [-1], "count": 1, "columns": [None]}),
-    frame({"sizes": [8], "count": 1, "columns": [None]}, b"1234"),
-    frame({"sizes": [7], "count": 1, "columns": [None]}, b"1234567"),
-    frame({"sizes": [], "count": 1, "columns": [None]}),
-    frame({"sizes": [], "count": 2, "columns": [[1]]}),
-    frame({"sizes": [], "count": 1, "columns": [[[1]]]}),
-    frame({"sizes": [], "count": 1, "columns": [[{"a": 1}]]}),
-    frame({"sizes": [], "count": 1, "columns": [[{"$date": "alice"}]]}),
-    frame({"sizes": [], "count": 1, "columns": [[{"$decimal": {}}]]}),
-    frame({"sizes": [], "count": 1, "columns": 5}),
-    (200_000).to_bytes(8, "big") + b"[" * 200_000,
-]
-
-
-@pytest.mark.parametrize("said", SAID, ids=range(len(SAID)))
-def test_a_worker_that_was_taken_over_runs_nothing_here(
-    said: bytes, database: WorkerDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake: Any = Fake(said)
-    held = database._held
-    with monkeypatch.context() as patch:
-        patch.setattr(held, "process", fake)
-        patch.setattr(held, "spill", None)
-        with pytest.raises(EngineError) as caught:
-            database.rows("SELECT 1")
-        assert str(caught.value) == EXCEEDED
-        assert fake.requests.getvalue().count(b"SELECT 1") == 1  # never sent again
-    assert "DPSQL_EVIL" not in subprocess.check_output(["/usr/bin/env"], text=True)
-
-
-@pytest.mark.parametrize("kind", ["O", "|O", "V8", "S4", "x"])
-def test_arrays_are_plain_numbers(kind: str) -> None:
-    message = {"columns": [{"name": "a", "type": kind}]}
-    with pytest.raises((ValueError, TypeError)):
-        wire.read_arrays(message, [b"12345678", b"\0"])
-    pairs = {"keys": {"count": 0, "columns": []}, "ends": [3]}
-    with pytest.raises(ValueError, match="don't fit"):
-        wire.read_pairs(pairs, [b"12345678", b"12345678"])
 
 
 SCRIPT = """\
