@@ -31,8 +31,8 @@ class Sources:
         log = self.database.with_name(f"{self.database.name}.wal")
         return (*self.files.values(), self.database, *([log] if log.exists() else []))
 
-    def state(self) -> tuple[tuple[int, int] | None, ...]:
-        """Return which files the tables have now; another one under the same name differs."""
+    def state(self) -> tuple[tuple[int, ...] | None, ...]:
+        """Return which files the tables have now, and when each was written last."""
         return tuple(_number(path) for path in (*self.files.values(), self.database) if path)
 
     def identity(self, table: str, spec: TableSpec) -> str:
@@ -43,12 +43,12 @@ class Sources:
         return f"{where}#{table}" if table not in self.files else f"{where}"
 
 
-def _number(path: Path) -> tuple[int, int] | None:
+def _number(path: Path) -> tuple[int, ...] | None:
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_dev, status.st_ino
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sources:

@@ -47,6 +47,7 @@ class WorkerDatabase:
         self._stopped = False
         self._closed = False
         self._catalog = _plain(catalog)
+        self._files = sources.state()
         self._held = _Held()
         self._ended = weakref.finalize(self, self._held.end)
         try:
@@ -57,7 +58,7 @@ class WorkerDatabase:
 
     def _open(self) -> tuple[str, ...]:
         """Take a worker and open the data. Returns what it took from itself, in words."""
-        process = self._held.begin(self._sources.state())
+        process = self._held.begin()
         spill = self._held.spill
         opening = pickle.dumps((self._catalog, self._sources, spill, self._limits))
         try:
@@ -97,8 +98,18 @@ class WorkerDatabase:
         """Return a worker that has the data open: a new one where the last has ended."""
         if self._closed:
             raise EngineError("the connection is closed.")
+        # Claim:   what planning learnt of public tables holds of the rows that are read.
+        # Why:     a worker that opens the data anew, or a path, finds the files of the first.
+        # Assumes: whoever writes a file changes its time.  Source: [Python2025]
+        if self._sources.state() != self._files:
+            self._held.end()
+            raise EngineError(
+                "the files of the data have changed since they were opened; what was charged stays "
+                "charged.",
+                hint="dp_sql.connect(…) again",
+            )
         process = self._held.process
-        if process is None or not process.runs or self._sources.state() != self._held.files:
+        if process is None or not process.runs:
             self._held.end()
             try:
                 self._open()
@@ -179,17 +190,15 @@ class WorkerDatabase:
 
 
 class _Held:
-    """A worker, the folder for what it spills, and how its files were when it opened them."""
+    """A worker and the folder for what it spills."""
 
     def __init__(self) -> None:
         self._owner = os.getpid()
         self.process: spawn.WorkerProcess | None = None
         self.spill: str | None = None
-        self.files: object = None
 
-    def begin(self, files: object) -> spawn.WorkerProcess:
+    def begin(self) -> spawn.WorkerProcess:
         """Take a worker, which has opened nothing yet."""
-        self.files = files
         self.spill = tempfile.mkdtemp(prefix="dpsql-")  # mode 0700: what spills is protected
         self.process = spawn.take()
         return self.process
