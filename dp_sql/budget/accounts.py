@@ -29,6 +29,10 @@ _NAMED = f"{_SELECT} WHERE {_OF_LINE} AND part = '{_BLOCK}' AND block IN ({{}})"
 _BLOCKS = f"{_SELECT} WHERE {_OF_LINE} AND part = '{_BLOCK}' ORDER BY block"
 _ALL = f"{_SELECT} ORDER BY {', '.join(_PLACE)}"
 _LAST = "SELECT MAX(period) FROM accounts WHERE identity = :identity AND analyst = :analyst"
+_ANALYSTS = (
+    "SELECT DISTINCT analyst FROM accounts "
+    "WHERE identity = :identity AND analyst <> '' AND period = :period ORDER BY analyst"
+)
 _PUT = (
     f"INSERT INTO accounts ({', '.join(_COLUMNS)}) "
     f"VALUES ({', '.join(f':{column}' for column in _COLUMNS)}) "
@@ -69,6 +73,11 @@ def blocks_of(connection: sqlite3.Connection, key: Key) -> Iterator[tuple[str, S
     """Yield the blocks of a line that have spends of their own, and these, by name."""
     for (_, block), sums in _accounts(connection.execute(_BLOCKS, _where(key))):
         yield block, sums.spent
+
+
+def analysts_of(connection: sqlite3.Connection, key: Key) -> list[str]:
+    """Return who has a line of a table in the period of a line of it, by name."""
+    return [str(row[0]) for row in connection.execute(_ANALYSTS, _where(key))]
 
 
 def put_line(connection: sqlite3.Connection, key: Key, line: Line) -> None:
