@@ -134,8 +134,8 @@ class BudgetState:
             elif share.spent and share.budget:
                 texts.append(f"{_RULES[share.rule]} {show_up(share.spent)} ({_percent(share)})")
         fits = [repeats(rule, self.spent, spend)]
-        for part in self.parts if self.own else ():
-            fits.append(repeats(part.rule, part.spent, price(part.rule, cost)))
+        own = self.parts if self.own else ()
+        fits += [repeats(part.rule, part.spent, price(part.rule, cost)) for part in own]
         if self.people is not None:
             over_all = self.people.registration.rule
             fits.append(repeats(over_all, self.people.spent, price(over_all, cost)))
