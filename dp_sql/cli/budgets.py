@@ -26,7 +26,7 @@ def budgets_text(where: Where, analyst: str | None) -> str:
     analyst: whose last statement tells how many more fit; None is anybody's. Registers nothing.
     """
     catalog = load(where.file, database=where.database)
-    place = ledger_place(catalog, where.ledger, where.database)
+    place = ledger_place(catalog, where.ledger, where.database, where.data_dir)
     there = str(place) != ":memory:" and Path(place).exists()
     lines: list[str] = []
     with open_ledger(place if there else ":memory:") as ledger:
