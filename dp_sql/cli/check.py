@@ -154,7 +154,7 @@ def _ledger(place: str | Path, stack: ExitStack) -> tuple[_Finding, Ledger | Non
         return _Finding(f"{place} isn't there yet; the first connection makes it"), None
     try:
         ledger = stack.enter_context(open_ledger(place))
-        registered = ledger.registrations()
+        registered = [known for known in ledger.registrations() if not known.is_of_people]
     except DPSQLError as error:
         return _Finding(message_of(error), error=True), None
     return _Finding(f"{place} knows {_count(len(registered), 'table')}"), ledger
