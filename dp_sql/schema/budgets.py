@@ -12,8 +12,13 @@ from dp_sql.schema.catalog import AccountantKind, BudgetSpec, Limits, PrivacyDef
 from dp_sql.schema.document import Document, Where, dotted
 
 
-def budget_spec(document: Document, where: Where, budget: models.Budget) -> BudgetSpec:
-    """Return a table's budget, its delta divided; raise SchemaError for amounts that clash."""
+def budget_spec(
+    document: Document, where: Where, budget: models.Budget, blocks: str | None
+) -> BudgetSpec:
+    """Return a table's budget, its delta divided; raise SchemaError for amounts that clash.
+
+    blocks: as BudgetSpec has it.
+    """
     kind = AccountantKind(budget.accountant)
     delta = Fraction(0) if budget.delta is None else budget.delta
     selection = budget.selection_delta
@@ -53,7 +58,7 @@ def budget_spec(document: Document, where: Where, budget: models.Budget) -> Budg
             selection = delta
         case _:
             assert_never(kind)
-    return BudgetSpec(budget.epsilon, delta, kind, selection)
+    return BudgetSpec(budget.epsilon, delta, kind, selection, blocks=blocks)
 
 
 def limits_spec(

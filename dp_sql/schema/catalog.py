@@ -61,12 +61,20 @@ class BudgetSpec:
 
     selection_delta: the part of delta that key selection and local sensitivity may spend; under
     `advanced`, what all deltas of statements may add up to, those of Gaussian noise too.
+    blocks: the column whose values have these amounts each, in lower case, and its type, as
+    `day DATE`, or None: another type would give the same rows other blocks.
     """
 
     epsilon: Fraction
     delta: Fraction
     accountant: AccountantKind
     selection_delta: Fraction
+    blocks: str | None = None
+
+    @property
+    def block_column(self) -> str | None:
+        """The lower-cased column whose values are the blocks, or None."""
+        return None if self.blocks is None else self.blocks.rpartition(" ")[0]
 
 
 @dataclass(frozen=True, slots=True)

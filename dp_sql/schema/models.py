@@ -219,7 +219,10 @@ class Budget(_Keys):
         "all of it for `sequential` and `pure`, unless given.",
     )
     blocks: Word | None = Field(
-        default=None, description="A column whose values have a budget each. Not supported yet."
+        default=None,
+        description="A column whose values have this budget each, such as the day: a statement debits "
+        "the values that its WHERE names. At level `user` the owner's column, or one that never "
+        "changes of a table in which each user has one row.",
     )
     per_analyst: Amounts | None = Field(
         default=None, description="A cap for each named analyst. Not supported yet."
@@ -278,6 +281,10 @@ class Column(_Keys):
     constant_per_unit: bool = Field(
         default=False,
         description="True where all rows of a unit agree. Only `false` is supported yet.",
+    )
+    immutable: bool = Field(
+        default=False,
+        description="True where a row's value never changes (the column that `budget.blocks` names).",
     )
     protected: bool | None = Field(
         default=None,

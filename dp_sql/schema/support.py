@@ -57,8 +57,6 @@ def _in_budget(where: Where, budget: models.Budget) -> Iterator[_Unsupported]:
             "use renyi: by how much noise on integers raises the mu of a Gaussian is not proved",
             budget.accountant,
         )
-    if budget.blocks is not None:
-        yield _Unsupported((*where, "blocks"), "remove it; the budget then covers the whole table")
     if budget.per_analyst is not None:
         yield _Unsupported((*where, "per_analyst"), "remove it; all analysts share the budget")
     if budget.renew != "never":

@@ -20,7 +20,6 @@ UNSUPPORTED: dict[str, tuple[str, str, str, int, int]] = {  # old, new, name, li
     ),
     "privacy.budget": ("group_size: 2", "budget: {epsilon: 1}", "privacy.budget", 6, 3),
     "gdp": ("accountant: renyi", "accountant: gdp", "tables.orders.budget.accountant: gdp", 15, 51),
-    "blocks": ("accountant: renyi", "blocks: ordered_on", "tables.orders.budget.blocks", 15, 39),
     "per_analyst": (
         "accountant: renyi",
         "per_analyst: {epsilon: 2}",
