@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, assert_never
 
+from dp_sql.charges import debit_lines, times
 from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.distinct import Counter
 from dp_sql.mechanisms.interval import laplace_half_width
@@ -65,7 +66,8 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
             f"Cost to {name}: epsilon {show(cost.epsilon)}"
             + (f", delta {show(cost.delta)}" if cost.delta else "")
         )
-        lines.append(f"  {states[table].taken(cost)}")
+        lines += [f"  {text}" for text in debit_lines(prepared, catalog, table)]
+        lines.append(f"  {states[table].taken(cost.times(times(prepared, catalog, table)))}")
         lines += [f"  {text}" for text in states[table].lines()]
     if prepared.steps and not prepared.costs:
         lines.append("Cost: none, the answer depends on nothing that is protected.")

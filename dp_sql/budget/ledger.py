@@ -27,10 +27,11 @@ from types import TracebackType
 from typing import Self
 
 from dp_sql.budget import accounts, rows
-from dp_sql.budget.accountant import order_of
+from dp_sql.budget.accountant import Spend, order_of
 from dp_sql.budget.accounts import Key
 from dp_sql.budget.debit import Debit, Owed, append, charge, registered, with_people
 from dp_sql.budget.left import repeats, shares
+from dp_sql.budget.lines import Blocks
 from dp_sql.budget.periods import period_at
 from dp_sql.budget.raising import ANEW, budget_words, check_raise, lowered
 from dp_sql.budget.record import (
@@ -182,23 +183,38 @@ class Ledger:
             rows.add_raise(connection, known, entry, previous)
         return known
 
-    def state(self, identity: str, analyst: str | None = None) -> BudgetState:
+    def state(
+        self, identity: str, analyst: str | None = None, blocks: Blocks = None
+    ) -> BudgetState:
         """Return how a registered table's budget stands.
 
-        analyst: whose last statement `repeats` is about; None is anybody's.
+        analyst: whose last statement `repeats` is about; None is anybody's. blocks: those that are
+        looked at, None for all: of several the most of each amount that any of them has spent.
         """
         with self._store.transaction(write=False) as connection:
             known = registered(connection, identity)
             totals = rows.sums_of(connection, identity)
             last = rows.last_spend(connection, identity, analyst)
-            spent = totals.spent
+            spent = before_last = totals.spent
             if known.has_lines:
                 latest = accounts.last_period(connection, identity)
                 period = period_at(known.spec.renew, self._clock(), latest)
-                spent = accounts.line_of(connection, Key(identity, "", period)).fullest
+                named = blocks or accounts.last_blocks(connection, identity, analyst)
+                line = accounts.line_of(connection, Key(identity, "", period), named or ())
+                spent = line.fullest if blocks is None else line.most(blocks)
+                before_last = line.fullest if named is None else line.most(named)
         rule = known.rule
-        more = None if last is None else repeats(rule, spent, last)
+        more = None if last is None else repeats(rule, before_last, last)
         return BudgetState(known, totals.entries, spent, shares(rule, spent), more)
+
+    def blocks(self, identity: str) -> list[tuple[str, Spend]]:
+        """Return the blocks of a table that were debited by name, and all that each has spent."""
+        with self._store.transaction(write=False) as connection:
+            known = registered(connection, identity)
+            latest = accounts.last_period(connection, identity)
+            key = Key(identity, "", period_at(known.spec.renew, self._clock(), latest))
+            every = accounts.line_of(connection, key).every.spent
+            return [(name, every + own) for name, own in accounts.blocks_of(connection, key)]
 
     def registrations(self) -> list[Registration]:
         """Return all registered tables, by name."""
