@@ -70,7 +70,9 @@ def budget_text(budget: BudgetSpec | None) -> str:
     """Return a declared budget in a line."""
     if budget is None:
         return ""
-    return f"epsilon {show(budget.epsilon)}, delta {show(budget.delta)} ({budget.accountant.value})"
+    each = "" if budget.block_column is None else f" for each {budget.block_column}"
+    amounts = f"epsilon {show(budget.epsilon)}, delta {show(budget.delta)}"
+    return f"{amounts}{each} ({budget.accountant.value})"
 
 
 def domain_text(column: ColumnSpec) -> str:
