@@ -5,34 +5,35 @@ A row of a block that isn't debited may be anything at all: the answer keeps eve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
-from oracle.family_data import row
-from oracle.family_schema import COLUMNS, KEYS, TAME, WILD
+from oracle.family_schema import KEYS, TAME, WILD
 from oracle.small_engine import Row
+from oracle.small_schema import POOLS
 from oracle.statements import pick
 
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Literal, Ref
 from dp_sql.plan.relation import output
 from dp_sql.plan.rows import Filter, Join, Rows, Scan, StageScan
+from dp_sql.schema.catalog import ColumnSpec
 from dp_sql.schema.sqltype import Kind
 from dp_sql.sensitivity.ownership import all_scans
 
 UIDS = (1, 2, 3, 4, 50)
-NAMED = {Kind.BIGINT, Kind.INTEGER, Kind.VARCHAR, Kind.DATE, Kind.BOOLEAN}
+NAMED = {Kind.BIGINT, Kind.INTEGER, Kind.TINYINT, Kind.VARCHAR, Kind.DATE, Kind.BOOLEAN}
 
 
-def may_be_blocks(table: str) -> list[str]:
-    """Return the columns of a table whose values may be blocks."""
-    return [c.name for c in COLUMNS[table] if c.type.kind in NAMED]
+def may_be_blocks(columns: Sequence[ColumnSpec]) -> list[str]:
+    """Return the columns whose values may be blocks."""
+    return [c.name for c in columns if c.type.kind in NAMED]
 
 
 def pool(r: Random, column: str) -> Sequence[object]:
     """Return what the column holds, but NULL and infinity, which no constant is; seldom all of it."""
-    found = UIDS if column == "uid" else KEYS.get(column) or TAME[column]
+    found = UIDS if column == "uid" else KEYS.get(column) or TAME.get(column) or POOLS[column]
     wild = WILD.get(column, ()) if r.random() < 0.1 else ()
     return [v for v in (*found, *wild) if v is not None and "infinity" not in str(v)]
 
@@ -44,19 +45,16 @@ def name_of(value: object) -> str | None:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def outside(blocks: frozenset[str], table: str, column: str, x: Row) -> bool:
-    """Return whether a row is in no block of a set."""
-    place = [c.name for c in COLUMNS[table]].index(column)
-    return name_of(x[place]) not in blocks
-
-
 def changed(
-    r: Random, rows: Sequence[Row], blocks: frozenset[str], table: str, column: str
+    r: Random, rows: Sequence[Row], blocks: frozenset[str], place: int, fresh: Callable[[], Row]
 ) -> tuple[Row, ...]:
-    """Return other rows of a table, the same ones in the debited blocks."""
-    kept = [x for x in rows if not outside(blocks, table, column, x) or r.random() < 0.3]
-    more = [row(r, table, {"uid": pick(r, (1, 2, 3, 4, None))}) for _ in range(4)]
-    return (*kept, *(x for x in more if outside(blocks, table, column, x)))
+    """Return other rows of a table, the same ones in the debited blocks.
+
+    place: of the column that holds the block. fresh: makes a row.
+    """
+    kept = [x for x in rows if name_of(x[place]) in blocks or r.random() < 0.3]
+    more = [fresh() for _ in range(4)]
+    return (*kept, *(x for x in more if name_of(x[place]) not in blocks))
 
 
 def restricted(r: Random, rows: Rows, table: str, column: str, share: float) -> Rows:
