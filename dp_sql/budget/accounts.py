@@ -12,15 +12,8 @@ from typing import Any
 
 from dp_sql.budget.accountant import Spend
 from dp_sql.budget.damage import readable
-from dp_sql.budget.lines import NONE, Blocks, Line, Sums
-from dp_sql.budget.record import (
-    AMOUNTS,
-    digest,
-    scope_from_texts,
-    spend_from_texts,
-    spend_texts,
-    text,
-)
+from dp_sql.budget.lines import NONE, Line, Sums
+from dp_sql.budget.record import AMOUNTS, digest, spend_from_texts, spend_texts, text
 from dp_sql.dataclass import dataclass
 
 _EVERY, _PEAK, _BLOCK = "every", "peak", "block"
@@ -36,10 +29,9 @@ _NAMED = f"{_SELECT} WHERE {_OF_LINE} AND part = '{_BLOCK}' AND block IN ({{}})"
 _BLOCKS = f"{_SELECT} WHERE {_OF_LINE} AND part = '{_BLOCK}' ORDER BY block"
 _ALL = f"{_SELECT} ORDER BY {', '.join(_PLACE)}"
 _LAST = "SELECT MAX(period) FROM accounts WHERE identity = :identity AND analyst = :analyst"
-_LAST_BLOCKS = (
-    "SELECT x.* FROM scopes AS x JOIN entries AS e ON x.entry = e.id "
-    "JOIN statements AS s ON e.statement = s.id "
-    "WHERE e.identity = :identity{} ORDER BY e.id DESC LIMIT 1"
+_ANALYSTS = (
+    "SELECT DISTINCT analyst FROM accounts "
+    "WHERE identity = :identity AND analyst <> '' AND period = :period ORDER BY analyst"
 )
 _PUT = (
     f"INSERT INTO accounts ({', '.join(_COLUMNS)}) "
@@ -64,17 +56,6 @@ def last_period(connection: sqlite3.Connection, identity: str) -> str:
     return "" if found is None else str(found)
 
 
-def last_blocks(connection: sqlite3.Connection, identity: str, analyst: str | None) -> Blocks:
-    """Return which blocks the last statement on a table named, anybody's or an analyst's."""
-    who = "" if analyst is None else " AND s.analyst = :analyst"
-    found = connection.execute(_LAST_BLOCKS.format(who), {"identity": identity, "analyst": analyst})
-    row = found.fetchone()
-    if row is None:
-        return None
-    with readable(f"entry {row['entry']}"):
-        return scope_from_texts(row["period"], row["blocks"], row["cap"]).blocks
-
-
 def line_of(connection: sqlite3.Connection, key: Key, blocks: Iterable[str] = ()) -> Line:
     """Return a line with those of its blocks. Nothing is spent of one that has no rows."""
     whole = dict(_accounts(connection.execute(_WHOLE, _where(key))))
@@ -92,6 +73,11 @@ def blocks_of(connection: sqlite3.Connection, key: Key) -> Iterator[tuple[str, S
     """Yield the blocks of a line that have spends of their own, and these, by name."""
     for (_, block), sums in _accounts(connection.execute(_BLOCKS, _where(key))):
         yield block, sums.spent
+
+
+def analysts_of(connection: sqlite3.Connection, key: Key) -> list[str]:
+    """Return who has a line of a table in the period of a line of it, by name."""
+    return [str(row[0]) for row in connection.execute(_ANALYSTS, _where(key))]
 
 
 def put_line(connection: sqlite3.Connection, key: Key, line: Line) -> None:

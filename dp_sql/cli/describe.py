@@ -13,6 +13,7 @@ from dp_sql.schema.catalog import (
     Catalog,
     ColumnSpec,
     OwnerThrough,
+    Renew,
     TableSpec,
     ascii_lower,
 )
@@ -72,7 +73,12 @@ def budget_text(budget: BudgetSpec | None) -> str:
         return ""
     each = "" if budget.block_column is None else f" for each {budget.block_column}"
     amounts = f"epsilon {show(budget.epsilon)}, delta {show(budget.delta)}"
-    return f"{amounts}{each} ({budget.accountant.value})"
+    text = f"{amounts}{each} ({budget.accountant.value})"
+    if budget.renew is not Renew.NEVER:
+        text += f", {budget.renew}"
+    if budget.cap is not None:
+        text += f", epsilon {show(budget.cap.epsilon)} an analyst"
+    return text
 
 
 def domain_text(column: ColumnSpec) -> str:

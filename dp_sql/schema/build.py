@@ -10,7 +10,7 @@ from types import MappingProxyType
 from dp_sql.privacy.unit import Level
 from dp_sql.schema import models
 from dp_sql.schema.blocks import block_text, check_blocks
-from dp_sql.schema.budgets import budget_spec, limits_spec, privacy_defaults
+from dp_sql.schema.budgets import budget_spec, limits_spec, people_spec, privacy_defaults
 from dp_sql.schema.catalog import (
     BudgetSpec,
     Catalog,
@@ -56,6 +56,7 @@ def build(
         database=where_data_are,
         unit=unit,
         defaults=privacy_defaults(document, model.privacy),
+        people=people_spec(document, model.privacy),
         tables=MappingProxyType(tables),
         ledger=model.ledger,
         sampler=model.sampler,

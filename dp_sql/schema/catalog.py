@@ -96,7 +96,10 @@ class BudgetSpec:
     @property
     def block_column(self) -> str | None:
         """The lower-cased column whose values are the blocks, or None."""
-        return None if self.blocks is None else self.blocks.rpartition(" ")[0]
+        if self.blocks is None:
+            return None
+        column, _, type_ = self.blocks.rpartition(" ")
+        return column or type_
 
     @property
     def of_analyst(self) -> BudgetSpec | None:
@@ -208,7 +211,8 @@ class Mechanisms:
 class Catalog:
     """A whole schema. Tables are found by lower-cased name (ASCII), as DuckDB finds them.
 
-    consistent: whether answers by several sets of keys are made to add up.
+    consistent: whether answers by several sets of keys are made to add up. people: the budget of one
+    unit over all tables, None where only the tables have one.
     """
 
     path: Path
@@ -220,6 +224,7 @@ class Catalog:
     sampler: str = "exact"  # or "opendp"
     consistent: bool = True
     mechanisms: Mechanisms = Mechanisms()
+    people: BudgetSpec | None = None
 
     def table(self, name: str) -> TableSpec | None:
         """Return the table of that name without regard to ASCII case, or None."""
