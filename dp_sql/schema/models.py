@@ -221,10 +221,7 @@ class Budget(_Keys):
         "all of it for `sequential` and `pure`, unless given.",
     )
     blocks: Word | None = Field(
-        default=None,
-        description="A column whose values have this budget each, such as the day: a statement debits "
-        "the values that its WHERE names. At level `user` the owner's column, or one that never "
-        "changes of a table in which each user has one row.",
+        default=None, description="A column, such as the day: each of its values has this budget."
     )
     per_analyst: Amounts | None = Field(
         default=None,
@@ -289,8 +286,7 @@ class Column(_Keys):
         description="True where all rows of a unit agree. Only `false` is supported yet.",
     )
     immutable: bool = Field(
-        default=False,
-        description="True where a row's value never changes (the column that `budget.blocks` names).",
+        default=False, description="True where a row keeps its value for ever (a column of blocks)."
     )
     protected: bool | None = Field(
         default=None,
