@@ -15,23 +15,26 @@ def spanned(unit: PrivacyUnit, table: str, column: str) -> int:
 
     table, column: in lower case.
 
-    Claim:   where all that is debited to every block and to any one block, the latter m times, stays
-             within a budget that bounds sums, all answers that read the table keep that budget,
-             though one answer debits only the blocks of the column that it can depend on.
-    Why:     Fix two neighbours. They differ in rows of at most m blocks b_1, ..., b_m: a unit's rows
-             lie in one block before and in one after the change, and for a group of k in k of each.
-             Adding and removing units gives k. So does what keeps rows and their blocks, and zero_out
-             where it makes a block's value NULL: rows without one are in no statement's debit but
-             that to every block. A replacement of units and a move of the block's own place give 2k.
-             An answer that debits neither every block nor one of these has one law under both (the
-             claim of `sensitivity.blocks.debit`). For all others the price is a bound on their loss.
-             Where E is the sum debited to every block and S_i that to b_i, their prices add up to
-             E + S_1 + ... + S_m at most, the mean over i of E + m S_i. The debits are fixed by the
-             statements' texts, so this holds on every path that an adaptive analyst takes, which is
-             what the accountants' proofs need of a sum.
+    Claim:   where the sum of what is debited to every block and, m times, to any one block stays
+             within a budget, the answers that rows of this table can change keep that budget, though
+             each debits only the blocks of the column whose rows can change it.
+    Why:     Fix two neighbours. They differ in rows of at most m blocks b_1, ..., b_m of the table: a
+             unit's rows lie in one block before and in one after the change, and for a group of k in
+             k of each. Adding and removing units gives k. So does what keeps rows and their blocks,
+             and zero_out where it makes a block's value NULL: rows without one are in no debit but
+             that of every block. A replacement of units and a move of the block's own place give 2k.
+             An answer that debits neither every block nor one of these has one law under both, as far
+             as rows of this table go (the claim of `sensitivity.blocks.debit`). For all others the
+             price bounds their loss. Where E is the sum debited to every block and S_i that debited
+             to b_i, their prices add up to E + S_1 + ... + S_m at most, which is the mean over i of
+             E + m S_i. The debits are fixed by the statements' texts, so this holds on every path
+             that an adaptive analyst takes, which is what the accountants' proofs need of a sum.
              With m = 1 the history of the one block is that of a table of its own: any accountant
-             will do. With m > 1 one block may keep one part of a rule that is "this or that" and the
-             other block the other part, and both together none: such a rule is refused.
+             will do. With m > 1 one block may keep one part of a rule that is "this or that" and
+             another block the other part, and both together none: such a rule is refused.
+             A user who has rows in several tables changes an answer by rows of some of them, of which
+             at least one is debited the whole price in a block of that user: over all tables he or
+             she loses at most the sum of their budgets, as without blocks.
     Assumes: a row never changes the value by which it is in a block, and a unit's rows are all in one
              (at level event it has one row; `schema.blocks` says which claims make it so for users).
              The price holds where the change takes a row out of what a statement reads or into it:

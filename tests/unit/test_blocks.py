@@ -28,6 +28,20 @@ tables:
       shop: {{type: integer, values: [1, 2, 3]}}
       price: {{type: double, bounds: [0, 10]}}
 """
+USERS = """\
+version: 1
+database: duckdb:///users.duckdb
+privacy: {level: user}
+tables:
+  people:
+    owner: id
+    budget: {epsilon: 1, accountant: pure, blocks: cohort}
+    columns: {id: {type: bigint, unique: true}, cohort: {type: integer, immutable: true}}
+  visits:
+    owner: id
+    budget: {epsilon: 1, accountant: pure, blocks: id}
+    columns: {id: {type: bigint}}
+"""
 DAY = "SELECT COUNT(*) FROM sales WHERE day = '2026-01-{:02}'"
 MONTH = "SELECT AVG(price) FROM sales WHERE day BETWEEN '2026-01-01' AND '2026-01-30'"
 ALL = "SELECT COUNT(*) FROM sales"
@@ -60,9 +74,9 @@ def opened(
         yield connection
 
 
-def spent(connection: dp_sql.Connection, *blocks: str) -> list[float]:
+def spent(connection: dp_sql.Connection, *blocks: str, table: str = "sales") -> list[float]:
     """Return the epsilon of all that has been debited to blocks, to two digits."""
-    identity = connection._identities["sales"]
+    identity = connection._identities[table]
     states = [connection._ledger.state(identity, None, frozenset({b})) for b in blocks]
     return [round(state.spent.epsilon / EPSILON_UNITS, 2) for state in states]
 
@@ -124,6 +138,23 @@ def test_a_group_of_three_debits_each_block_three_times(folder: Path) -> None:
     with opened(folder, "blocks: day, accountant: pure", "event, group_size: 3") as connection:
         connection.sql(DAY.format(3), epsilon="0.3")
         assert spent(connection, "2026-01-03") == [0.9]
+
+
+def test_users_in_blocks_of_what_never_changes(tmp_path: Path) -> None:
+    connection = duckdb.connect(str(tmp_path / "users.duckdb"))
+    connection.execute("CREATE TABLE people (id BIGINT PRIMARY KEY, cohort INTEGER)")
+    connection.execute("INSERT INTO people SELECT i, i % 5 FROM range(500) AS t(i)")
+    connection.execute("CREATE TABLE visits AS SELECT i % 500 AS id FROM range(3000) AS t(i)")
+    connection.close()
+    (tmp_path / "users.yaml").write_text(USERS)
+    joined = "SELECT COUNT(*) FROM people p JOIN visits v ON p.id = v.id WHERE p.cohort = 3"
+    with dp_sql.connect(tmp_path / "users.yaml", ledger=":memory:") as connection:
+        connection.sql("SELECT COUNT(*) FROM people WHERE cohort IN (1, 2)", epsilon="0.5")
+        connection.sql(joined, epsilon="0.25")
+        assert spent(connection, "1", "3", "4", table="people") == [0.5, 0.25, 0]
+        assert spent(connection, "7", table="visits") == [0.25]  # no condition names its owners
+        connection.sql("SELECT COUNT(*) FROM visits WHERE id = 7", epsilon="0.5")
+        assert spent(connection, "7", "8", table="visits") == [0.75, 0.25]
 
 
 def test_explain_says_which_blocks_and_why_all(folder: Path) -> None:
