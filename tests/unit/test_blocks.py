@@ -111,6 +111,12 @@ def test_what_no_row_can_change_costs_nothing(folder: Path) -> None:
         assert spent(connection, "2026-01-03", "2026-01-05") == [0, 0.25]
 
 
+def test_a_statement_of_several_releases_debits_the_blocks_of_all(folder: Path) -> None:
+    with opened(folder) as connection:
+        connection.sql(f"SELECT ({DAY.format(3)}) - ({DAY.format(5)})", epsilon="0.5")
+        assert spent(connection, "2026-01-03", "2026-01-04", "2026-01-05") == [0.5, 0, 0.5]
+
+
 @pytest.mark.parametrize("accountant", ["pure", "zcdp", "sequential"])
 def test_where_rows_move_between_blocks_each_is_debited_twice(
     folder: Path, accountant: str
