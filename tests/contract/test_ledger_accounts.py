@@ -17,10 +17,11 @@ from dp_sql.budget import open_ledger
 from dp_sql.budget.accountant import EPSILON_UNITS
 from dp_sql.budget.export import verify_export
 from dp_sql.budget.ledger import Ledger
+from dp_sql.budget.periods import next_period, period_at
 from dp_sql.budget.record import OWNER, Charge
 from dp_sql.budget.store import Store, open_store
 from dp_sql.errors import BudgetExceededError, InternalError, LedgerError
-from dp_sql.privacy.cost import Cost
+from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.schema.catalog import AccountantKind, BudgetSpec, Cap, Renew
 
@@ -199,6 +200,41 @@ def test_the_owner_has_no_cap_and_periods_and_blocks_renew_those_of_analysts(
     refused(ledger, days(laplace("0.25"), "wed"), "block wed of the part", analyst="ada")
 
 
+def test_an_answer_that_was_released_before_counts_for_who_sees_it_first(ledger: Ledger) -> None:
+    ledger.register("t", "visits", UNIT, CAPPED)
+    ask(ledger, laplace("0.25"), analyst="ada")
+    shown = Charge(FREE, learned=laplace("0.25"))
+    ask(ledger, shown, analyst="grace")
+    assert ledger.state("t").spent.pure == EPSILON_UNITS // 4
+    refused(ledger, laplace("0.5"), r"for grace; 0\.25 of epsilon 0\.5 is left", analyst="grace")
+    both = Charge(laplace("0.0625"), learned=laplace("0.25"))
+    ask(ledger, both, analyst="grace")
+    refused(ledger, shown, "for grace; nothing of epsilon 0.5 is left", analyst="grace")
+    assert ledger.state("t").spent.pure == EPSILON_UNITS * 5 // 16
+
+
+def test_what_is_shown_of_blocks_is_the_fullest_and_a_new_one(ledger: Ledger) -> None:
+    cap = replace(CAPPED, blocks="day")
+    ledger.register("t", "visits", UNIT, cap)
+    ask(ledger, laplace("0.25"))
+    ask(ledger, days(laplace("0.25"), "mon", "tue"), analyst="ada")
+    ask(ledger, days(laplace("0.125"), "mon"), analyst="grace")
+    state = ledger.state("t", "grace")
+    assert state.lines() == (
+        "budget: epsilon 1, delta 1e-06 (pure accountant)",
+        "for each day; of the one that has spent most:",
+        "epsilon: 62.5 % used, 0.375 left",
+        "delta of key selection: 0 % used, 1e-06 left",
+        "a day that nobody asked alone: epsilon 0.75 left, delta of key selection 1e-06 left",
+        "each analyst: epsilon 0.5, delta 1e-06",
+        "  grace: epsilon: 25 % used, 0.375 left; delta of key selection: 0 % used, 1e-06 left",
+        "3 more like the last statement fit",
+    )
+    assert state.left() == "epsilon 0.375 of 1; grace: epsilon 0.375 of 0.5; 3 more like this"
+    assert ledger.state("t", "ada").repeats == 1
+    assert [part.analyst for part in ledger.state("t").parts] == ["ada", "grace"]
+
+
 def test_a_cap_has_an_order_of_its_own(ledger: Ledger) -> None:
     cap = Cap(Fraction(1, 2), Fraction("1e-6"), Fraction("5e-7"))
     ledger.register("t", "visits", UNIT, replace(budget("5", "2e-6"), cap=cap))
@@ -347,6 +383,52 @@ def test_verify_finds_what_was_changed(clock: Clock, change: str, problem: str) 
         assert ledger.verify().problems == ()
         _raw(ledger, change)
         assert any(problem in found for found in ledger.verify().problems)
+
+
+def test_verify_finds_charges_that_a_faulty_ledger_would_make(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger(open_store(":memory:"), clock) as ledger:
+        ledger.register_people("customer", UNIT, ONE)
+        ledger.register("a", "a", UNIT, replace(CAPPED, renew=Renew.DAILY), people="customer")
+        ask(ledger, laplace("0.25"), "a", "ada")
+        with monkeypatch.context() as patch:
+            patch.setattr("dp_sql.budget.lines.fits", lambda *_: True)
+            ask(ledger, laplace("0.5"), "a", "ada")
+        with monkeypatch.context() as patch:
+            patch.setattr("dp_sql.budget.debit.period_at", lambda *_: "2026-11-29")
+            ask(ledger, laplace("0.0625"), "a")
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "dp_sql.budget.ledger.with_people", lambda _, costs: {"a": Charge(costs["a"])}
+            )
+            ask(ledger, laplace("0.0625"), "a")
+        assert ledger.verify().problems == (
+            "The entries of `a` exceed what ada may spend, from entry 3 on.",
+            "Entry 5 went to other accounts than it should.",
+            "Statement 4 wasn't charged to a budget over all tables.",
+        )
+
+
+@pytest.mark.parametrize(
+    ("renew", "time", "period", "following"),
+    [
+        (Renew.NEVER, "2026-11-30T23:59:59+00:00", "", None),
+        (Renew.DAILY, "2027-01-01T01:00:00+02:00", "2026-12-31", "2027-01-01"),
+        (Renew.WEEKLY, "2027-01-03T23:59:59+00:00", "2026-W53", "2027-01-04"),
+        (Renew.WEEKLY, "2024-12-30T00:00:00+00:00", "2025-W01", "2025-01-06"),
+        (Renew.MONTHLY, "2024-01-31T00:00:00+00:00", "2024-01", "2024-02-01"),
+        (Renew.YEARLY, "2024-02-29T00:00:00+00:00", "2024", "2025-01-01"),
+        (Renew.YEARLY, "9999-02-01T00:00:00+00:00", "9999", None),
+        (Renew.MONTHLY, "9999-12-01T00:00:00+00:00", "9999-12", None),
+    ],
+)
+def test_a_period_is_one_of_the_calendar_in_utc(
+    renew: Renew, time: str, period: str, following: str | None
+) -> None:
+    assert period_at(renew, datetime.fromisoformat(time), "") == period
+    found = next_period(renew, period)
+    assert (None if found is None else found.isoformat()) == following
 
 
 def forged(change: Callable[[dict[str, object]], None], kind: str) -> str:

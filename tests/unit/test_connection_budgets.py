@@ -136,6 +136,16 @@ def test_several_tables_are_one_charge_to_the_unit(schema: Path, clock: Clock) -
         assert len(list(owner.ledger())) == before
 
 
+def test_a_budget_over_all_tables_without_delta_has_laplace_noise(
+    ada: dp_sql.Connection, schema: Path, tmp_path: Path
+) -> None:
+    many = f"SELECT {', '.join(f'SUM(pay + {n})' for n in range(30))} FROM orders"
+    assert "Laplace" in ada.explain(many, epsilon="0.5", delta="1e-7")
+    edited(schema, ("budget: {epsilon: 2}", "budget: {epsilon: 2, delta: 1e-6}"))
+    with dp_sql.connect(schema, ledger=tmp_path / "other.ledger") as owner:
+        assert "Gaussian" in owner.explain(many, epsilon="0.5", delta="1e-7")
+
+
 def test_a_batch_is_held_to_every_account(ada: dp_sql.Connection) -> None:
     with pytest.raises(BudgetExceededError, match="of the part of `orders` that is for ada"):
         ada.batch([COUNT, "SELECT SUM(pay) FROM orders"], epsilon="0.6")
@@ -153,7 +163,10 @@ def test_a_new_month_has_the_budget_again_and_no_clock_has_it_twice(
     clock.day = "2026-11-01"
     with pytest.raises(BudgetExceededError, match="for ada; nothing"):
         ada.sql(COUNT, epsilon="0.1")
-    assert "this month is 2026-12 until 2027-01-01" in ada.budget()["orders"].lines()[1]
+    said = "this month is 2026-12 until 2027-01-01 (UTC), begun early by a clock that was ahead."
+    assert said in ada.budget()["orders"].lines()[1]
+    assert "ada: epsilon 0 of 0.5, " in ada.budget()["orders"].left()
+    assert "; each customer: epsilon 1 of 2; 0 more like this" in ada.budget()["orders"].left()
 
 
 @pytest.mark.parametrize(
