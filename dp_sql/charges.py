@@ -42,7 +42,10 @@ def times(prepared: Prepared, catalog: Catalog, table: str) -> int:
 def together(one: Charge, other: Charge) -> Charge:
     """Return both charges of one table as one."""
     named = None if one.blocks is None or other.blocks is None else one.blocks | other.blocks
-    return Charge(one.cost.then(other.cost), named)
+    learned = None
+    if one.learned is not None or other.learned is not None:
+        learned = one.of_analyst.cost.then(other.of_analyst.cost)
+    return Charge(one.cost.then(other.cost), named, learned)
 
 
 def debit_lines(prepared: Prepared, catalog: Catalog, table: str) -> list[str]:
