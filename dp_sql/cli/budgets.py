@@ -34,7 +34,7 @@ def budgets_text(where: Where, analyst: str | None, block: str | None = None) ->
         raise ParameterError(
             "no table of this schema has blocks.", hint="leave --block out, or budget: {blocks: …}"
         )
-    place = ledger_place(catalog, where.ledger, where.database)
+    place = ledger_place(catalog, where.ledger, where.database, where.data_dir)
     there = str(place) != ":memory:" and Path(place).exists()
     lines: list[str] = []
     with open_ledger(place if there else ":memory:") as ledger:
