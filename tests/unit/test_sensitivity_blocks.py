@@ -26,6 +26,7 @@ from dp_sql.schema.catalog import Catalog, ColumnSpec, Limits, PrivacyDefaults, 
 from dp_sql.schema.sqltype import Kind, SqlType
 from dp_sql.sensitivity import blocks
 from dp_sql.sensitivity.blocks import MOST_BLOCKS, Debit, debit
+from dp_sql.sensitivity.contribution import derive
 
 T = TypeVar("T")
 TYPES = {
@@ -246,6 +247,26 @@ PLACES = {  # a statement, and whether t is restricted to one day in it
 @pytest.mark.parametrize("sql", PLACES)
 def test_every_scan_has_to_be_restricted_where_only_its_own_rows_are_dropped(sql: str) -> None:
     assert of(sql, catalog=USERS).blocks == ({"2024-02-29"} if PLACES[sql] else None)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "where", "l1"),
+    [
+        ("COUNT(*)", "", 0),
+        ("COUNT(*)", " WHERE day = '2024-02-29'", 1),
+        ("SUM(COALESCE(n, 5))", " WHERE day = '2024-02-29'", 10),
+    ],
+)
+def test_the_price_covers_a_row_that_leaves_a_block(aggregate: str, where: str, l1: int) -> None:
+    """A row of another block adds nothing, so 0 is possible where rows are replaced."""
+    table = CATALOG.tables["t"]
+    columns = {**table.columns, "n": ColumnSpec("n", TYPES["n"], 5, 10)}
+    unit = PrivacyUnit(Level.EVENT, Adjacency.SUBSTITUTION)
+    catalog = replace(CATALOG, unit=unit, tables={"t": replace(table, columns=columns)})
+    (release,) = parse(f"SELECT {aggregate} FROM t{where}", catalog).releases
+    (plan,) = plan_sets(release, catalog, Public(), Fraction(1))
+    (fact,) = derive(plan, unit, Public()).vectors
+    assert fact.change.l1 == l1
 
 
 def test_a_column_that_a_projection_changes_is_another_column() -> None:
