@@ -57,7 +57,7 @@ def within(rule: Filter, done: Sequence[Charge], changed: frozenset[str]) -> boo
     return fits(rule, sum(prices, NOTHING), NOTHING)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(st.sampled_from(SUMS), st.lists(charges, max_size=14), st.sampled_from([2, 3]))
 def test_what_several_blocks_spend_together_is_within_a_rule_of_sums(
     spec: BudgetSpec, history: list[Charge], times: int

@@ -159,20 +159,20 @@ def examine_rows(r: Random) -> None:
 
 def test_rows_of_other_blocks_change_nothing_at_event_level() -> None:
     COUNTS.clear()
-    for index in range(45):
+    for index in range(24):
         examine_rows(Random(f"rows-{index}"))
     print(f"\noracle of blocks, rows: {dict(COUNTS)}")  # noqa: T201  as below
-    assert COUNTS["some blocks"] > 12
+    assert COUNTS["some blocks"] > 6
 
 
 def test_rows_of_other_blocks_change_nothing() -> None:
     COUNTS.clear()
-    for index in range(50):
+    for index in range(26):
         examine(Random(f"blocks-{index}"), ANSWERED[index % len(ANSWERED)])
     print(f"\noracle of blocks: {dict(COUNTS)}")  # noqa: T201  counts belong to the test's output
-    assert COUNTS["some blocks"] > 10
-    assert COUNTS["every block"] > 10
-    assert COUNTS["not empty"] > 4
+    assert COUNTS["some blocks"] > 5
+    assert COUNTS["every block"] > 5
+    assert COUNTS["not empty"] > 1
 
 
 Known = tuple[Expression, ...]
