@@ -20,12 +20,14 @@ from dp_sql.budget import open_ledger
 from dp_sql.budget.record import (
     OWNER,
     Asked,
+    Charge,
     Entry,
     Receipt,
     StatementRecord,
     Status,
 )
 from dp_sql.budget.state import BudgetState
+from dp_sql.charges import charges_of, together, with_times
 from dp_sql.cursor import Cursor
 from dp_sql.errors import (
     BudgetExceededError,
@@ -46,7 +48,7 @@ from dp_sql.parser.text import starts_with
 from dp_sql.plan.release import Release
 from dp_sql.postprocess import Answer, PostProcessor, new_database
 from dp_sql.privacy.amount import Amount
-from dp_sql.privacy.cost import FREE, Cost
+from dp_sql.privacy.cost import Cost
 from dp_sql.result import Interval, Result
 from dp_sql.sampling import sampled
 from dp_sql.schema.catalog import Catalog
@@ -137,7 +139,7 @@ class Connection:
                 return self._set(setting)
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
         try:
-            receipts = self._reserve([(query, prepared.costs)] if prepared.costs else [])
+            receipts = self._reserve([(query, prepared)])
         except BudgetExceededError as error:
             raise too_dear(error, prepared.query) from None
         with self._answering(receipts):
@@ -165,8 +167,7 @@ class Connection:
         spent = asked.split(trial)
         prepared = [self._of_batch(*each) for each in zip(asked.queries, spent, strict=True)]
         asked.check(prepared)
-        paid = [(q, one.costs) for q, one in zip(asked.queries, prepared, strict=True) if one.costs]
-        with self._answering(self._reserve(paid)):
+        with self._answering(self._reserve(list(zip(asked.queries, prepared, strict=True)))):
             return [self._run(one) for one in prepared]
 
     def _of_batch(self, query: str, spending: Spending) -> stages.Prepared:
@@ -198,7 +199,10 @@ class Connection:
         self._open()
         with self._with_example(query):
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
-        states = {table: self._state(self._identities[table]) for table in prepared.costs}
+        states = {
+            table: self._ledger.state(self._identities[table], self._own, charge.blocks)
+            for table, charge in charges_of(prepared, self._catalog).items()
+        }
         return explanation(prepared, self._catalog, states)
 
     def tune(
@@ -367,16 +371,20 @@ class Connection:
         answer = Answer(("explain",), ("VARCHAR",), rows, ())
         return Result(answer, {}, lambda _: [(None,) for _ in rows])
 
-    def _reserve(self, asked: Sequence[tuple[str, Mapping[str, Cost]]]) -> tuple[Receipt, ...]:
+    def _reserve(self, asked: Sequence[tuple[str, stages.Prepared]]) -> tuple[Receipt, ...]:
         """Debit every table of some statements, all or none, durably, before a row is read."""
         records = []
-        for query, costs in asked:
-            owed: dict[str, Cost] = {}
-            for table, cost in costs.items():
+        for query, prepared in asked:
+            owed: dict[str, Charge] = {}
+            for table, charge in charges_of(prepared, self._catalog).items():
                 identity = self._identities[table]
-                owed[identity] = owed.get(identity, FREE).then(cost)
-            records.append((StatementRecord(uuid.uuid4().hex, self._analyst, query), owed))
-        return self._ledger.reserve_all(records) if records else ()
+                owed[identity] = together(owed[identity], charge) if identity in owed else charge
+            if owed:
+                records.append((StatementRecord(uuid.uuid4().hex, self._analyst, query), owed))
+        try:
+            return self._ledger.reserve_all(records) if records else ()
+        except BudgetExceededError as error:
+            raise with_times(error, [one for _, one in asked], self._catalog) from None
 
     @contextmanager
     def _answering(self, receipts: Sequence[Receipt]) -> Iterator[None]:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
+from dp_sql.charges import debit_lines, times
 from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.distinct import Counter
 from dp_sql.mechanisms.interval import laplace_half_width
@@ -66,7 +67,8 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
             f"Cost to {name}: epsilon {show(cost.epsilon)}"
             + (f", delta {show(cost.delta)}" if cost.delta else "")
         )
-        lines.append(f"  {states[table].taken(cost)}")
+        lines += [f"  {text}" for text in debit_lines(prepared, catalog, table)]
+        lines.append(f"  {states[table].taken(cost.times(times(prepared, catalog, table)))}")
         lines += [f"  {text}" for text in states[table].lines()]
     lines += _over_all(prepared, states)
     if prepared.steps and not prepared.costs:

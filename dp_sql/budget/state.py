@@ -92,10 +92,10 @@ class BudgetState:
             texts.append(f"raised; registered with epsilon {show(known.spec.epsilon)}")
         texts += self._period_lines()
         if budget.blocks is not None:
-            texts.append(f"for each {budget.blocks}; of the one that has spent most:")
+            texts.append(f"for each {budget.block_column}; of the one that has spent most:")
         texts += _used(self.shares)
         if budget.blocks is not None:
-            texts.append(f"a {budget.blocks} that nobody asked alone: {self._fresh()}")
+            texts.append(f"a {budget.block_column} that nobody asked alone: {self._fresh()}")
         texts += self._part_lines()
         if self.people is not None:
             over_all = self.people.registration
@@ -104,6 +104,11 @@ class BudgetState:
         if self.statements and self.repeats is not None:
             texts.append(f"{self.repeats} more like the last statement fit")
         return tuple(texts)
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """What is used and left of each of its rules, in sentences."""
+        return tuple(_used(self.shares))
 
     def _period_lines(self) -> list[str]:
         if self.period is None:

@@ -139,6 +139,35 @@ def require_bitwise(connection: Any, view: str, spec: TableSpec) -> None:
             )
 
 
+def require_one_row(connection: Any, spec: TableSpec) -> None:
+    """Raise SchemaError unless the database sees to it that each owner has one row of a table.
+
+    Claim:   two rows of the table never have one owner.
+    Why:     a PRIMARY KEY or UNIQUE constraint over the owner's column alone is on the table itself,
+             and the column is read as it is stored: no cast makes one owner of two.
+    Assumes: DuckDB enforces its constraints, and the owner's column is bitwise (`require_bitwise`).
+    Source:  [DuckDB2025]
+    """
+    owner = spec.columns[str(spec.owner)]
+    here = "database_name = 'source_' AND schema_name = 'main' AND lower(table_name) = ?"
+    keys = connection.execute(
+        f"SELECT constraint_column_names FROM duckdb_constraints() WHERE {here} "
+        "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')",
+        [spec.name.lower()],
+    ).fetchall()
+    types = connection.execute(
+        f"SELECT data_type FROM duckdb_columns() WHERE {here} AND lower(column_name) = ?",
+        [spec.name.lower(), owner.name.lower()],
+    ).fetchall()
+    alone = any([name.lower() for name in names] == [owner.name.lower()] for (names,) in keys)
+    if not alone or [str(kind).replace(" ", "") for (kind,) in types] != [str(owner.type)]:
+        raise SchemaError(
+            f"{spec.name!r} has blocks of another column than the owner's, so each owner must have one "
+            f"row, and nothing in the data sees to that.",
+            hint=f"a table of a DuckDB database with PRIMARY KEY ({owner.name}), its type {owner.type}",
+        )
+
+
 def database_file(catalog: Catalog, url: str) -> Path | None:
     """Return the file that a database is, absolute, or None where it is in memory or a folder.
 
