@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 
-from dp_sql.budget.record import Charge
+from dp_sql.budget.record import Charge, StatementRecord
 from dp_sql.errors import BudgetExceededError
 from dp_sql.privacy.blocks import spanned
 from dp_sql.schema.catalog import Catalog
@@ -28,6 +29,28 @@ def charges_of(prepared: Prepared, catalog: Catalog) -> dict[str, Charge]:
         blocks = None if debit is None else debit.blocks
         found[table] = Charge(cost.times(times(prepared, catalog, table)), blocks)
     return found
+
+
+def records_of(
+    queries: Sequence[str],
+    asked: Sequence[Prepared],
+    catalog: Catalog,
+    identities: Mapping[str, str],
+    analyst: str,
+) -> list[tuple[StatementRecord, dict[str, Charge]]]:
+    """Return what the ledger is to note of each statement that owes something, and what it owes.
+
+    identities: of each table, by its lower-cased name.
+    """
+    records = []
+    for query, prepared in zip(queries, asked, strict=True):
+        owed: dict[str, Charge] = {}
+        for table, charge in charges_of(prepared, catalog).items():
+            identity = identities[table]
+            owed[identity] = together(owed[identity], charge) if identity in owed else charge
+        if owed:
+            records.append((StatementRecord(uuid.uuid4().hex, analyst, query), owed))
+    return records
 
 
 def times(prepared: Prepared, catalog: Catalog, table: str) -> int:
@@ -74,7 +97,9 @@ def with_times(
     return BudgetExceededError(
         f"{error.message} Each block is debited {often} times, as neighbours may differ in {often} "
         "blocks.",
-        hint=None if error.hint is None else f"{error.hint}, for all {often} debits together",
+        hint=error.hint if error.fitting is None else None,
+        fitting=None if error.fitting is None else error.fitting / often,
+        by_epsilon=error.by_epsilon,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,8 +13,9 @@ from typing import Any, Self
 
 from dp_sql import stages
 from dp_sql.accuracy import accurate, read_asked, too_dear
+from dp_sql.advice import Prepare, advised
 from dp_sql.amounts import Amounts, parts, read_amounts
-from dp_sql.batch import Spending, read_batch
+from dp_sql.batch import Batch, Spending, read_batch
 from dp_sql.budget import open_ledger
 from dp_sql.budget.record import (
     OWNER,
@@ -27,7 +27,7 @@ from dp_sql.budget.record import (
     Status,
 )
 from dp_sql.budget.state import BudgetState
-from dp_sql.charges import charges_of, together, with_times
+from dp_sql.charges import charges_of, records_of, with_times
 from dp_sql.cursor import Cursor
 from dp_sql.errors import (
     BudgetExceededError,
@@ -139,8 +139,14 @@ class Connection:
                 return self._set(setting)
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
         try:
-            receipts = self._reserve([(query, prepared)])
+            receipts = self._reserve([query], [prepared])
         except BudgetExceededError as error:
+            error = self._advised(
+                error,
+                [query],
+                [prepared],
+                lambda e: [self._prepare(query, e, delta, None, None, sample_rate)],
+            )
             raise too_dear(error, prepared.query) from None
         with self._answering(receipts):
             return self._run(prepared)
@@ -163,12 +169,26 @@ class Connection:
         """
         self._open()
         asked = read_batch(queries, epsilon, delta, weights)
+        prepared = self._split(asked)
+        try:
+            receipts = self._reserve(asked.queries, prepared)
+        except BudgetExceededError as error:
+            raise self._advised(
+                error,
+                asked.queries,
+                prepared,
+                lambda e: self._split(replace(asked, epsilon=e)),
+            ) from None
+        with self._answering(receipts):
+            return [self._run(one) for one in prepared]
+
+    def _split(self, asked: Batch) -> list[stages.Prepared]:
+        """Return the statements of a batch, each with its part of the epsilon."""
         trial = [self._of_batch(*each) for each in zip(asked.queries, asked.even(), strict=True)]
         spent = asked.split(trial)
         prepared = [self._of_batch(*each) for each in zip(asked.queries, spent, strict=True)]
         asked.check(prepared)
-        with self._answering(self._reserve(list(zip(asked.queries, prepared, strict=True)))):
-            return [self._run(one) for one in prepared]
+        return prepared
 
     def _of_batch(self, query: str, spending: Spending) -> stages.Prepared:
         with self._with_example(query):
@@ -371,20 +391,32 @@ class Connection:
         answer = Answer(("explain",), ("VARCHAR",), rows, ())
         return Result(answer, {}, lambda _: [(None,) for _ in rows])
 
-    def _reserve(self, asked: Sequence[tuple[str, stages.Prepared]]) -> tuple[Receipt, ...]:
+    def _reserve(
+        self, queries: Sequence[str], asked: Sequence[stages.Prepared]
+    ) -> tuple[Receipt, ...]:
         """Debit every table of some statements, all or none, durably, before a row is read."""
-        records = []
-        for query, prepared in asked:
-            owed: dict[str, Charge] = {}
-            for table, charge in charges_of(prepared, self._catalog).items():
-                identity = self._identities[table]
-                owed[identity] = together(owed[identity], charge) if identity in owed else charge
-            if owed:
-                records.append((StatementRecord(uuid.uuid4().hex, self._analyst, query), owed))
+        records = self._records(queries, asked)
         try:
             return self._ledger.reserve_all(records) if records else ()
         except BudgetExceededError as error:
-            raise with_times(error, [one for _, one in asked], self._catalog) from None
+            raise with_times(error, asked, self._catalog) from None
+
+    def _records(
+        self, queries: Sequence[str], asked: Sequence[stages.Prepared]
+    ) -> list[tuple[StatementRecord, dict[str, Charge]]]:
+        return records_of(queries, asked, self._catalog, self._identities, self._analyst)
+
+    def _advised(
+        self,
+        error: BudgetExceededError,
+        queries: Sequence[str],
+        asked: Sequence[stages.Prepared],
+        prepare: Prepare,
+    ) -> BudgetExceededError:
+        """Return the refusal of some statements with an epsilon that was seen to fit."""
+        return advised(
+            error, asked, prepare, lambda some: self._ledger.has_room(self._records(queries, some))
+        )
 
     @contextmanager
     def _answering(self, receipts: Sequence[Receipt]) -> Iterator[None]:

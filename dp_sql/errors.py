@@ -16,6 +16,8 @@ No message, code or attribute depends on protected values.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from dp_sql.dataclass import dataclass
 
 
@@ -129,9 +131,26 @@ class ParameterError(QueryError):
 
 
 class BudgetExceededError(DPSQLError):
-    """The budget has no room for the statement. Nothing was charged."""
+    """The budget has no room for the statement. Nothing was charged.
+
+    Attributes:
+        fitting: an epsilon at which it would fit, as a fraction, or None where none is known.
+        by_epsilon: whether it is epsilon that there is too little of, and not delta.
+    """
 
     code = "budget_exceeded"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        fitting: Fraction | None = None,
+        by_epsilon: bool = True,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.fitting = fitting
+        self.by_epsilon = by_epsilon
 
 
 class LedgerError(DPSQLError):

@@ -20,7 +20,9 @@ renewed depends on a clock.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
@@ -131,18 +133,7 @@ class Ledger:
             now = self._clock()
             records = [record for record, _ in asked]
             numbers = [rows.add_statement(connection, record, _text(now)) for record in records]
-            debits: list[list[Debit]] = [[] for _ in asked]
-            refused: list[Refused] = []
-            owed = [with_people(connection, costs) for _, costs in asked]
-            for identity in sorted({identity for costs in owed for identity in costs}):
-                known = registered(connection, identity)
-                these = [(i, costs[identity]) for i, costs in enumerate(owed) if identity in costs]
-                charges = [(records[i].analyst, charge) for i, charge in these]
-                debited, without_room = charge_table(connection, known, now, charges)
-                shared = known.is_of_people and any(len(owed[i]) > 2 for i, _ in these)
-                refused += [replace(each, shared=shared) for each in without_room]
-                for (i, _), debit in zip(these, debited, strict=True):
-                    debits[i].append(debit)
+            debits, refused = _charge(connection, now, asked)
             if refused:
                 raise refusal_of_all(refused)
             for number, record, made in zip(numbers, records, debits, strict=True):
@@ -152,6 +143,17 @@ class Ledger:
             Receipt(number, record.query_id)
             for number, record in zip(numbers, records, strict=True)
         )
+
+    def has_room(self, asked: Sequence[tuple[StatementRecord, Owed]]) -> bool:
+        """Return whether `reserve_all` would charge these statements now. Nothing is charged.
+
+        It is decided as there, in a transaction that is undone.
+        """
+        refused: list[Refused] = []
+        with suppress(_UndoneError), self._store.transaction(write=True) as connection:
+            _, refused = _charge(connection, self._clock(), asked)
+            raise _UndoneError
+        return not refused
 
     def finish(self, receipt: Receipt, status: Status) -> bool:
         """Note what became of a statement; return whether the note was written.
@@ -258,6 +260,34 @@ class Ledger:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class _UndoneError(Exception):
+    """Ends a transaction of which nothing is to stay."""
+
+
+def _charge(
+    connection: sqlite3.Connection,
+    now: datetime,
+    asked: Sequence[tuple[StatementRecord, Owed]],
+) -> tuple[list[list[Debit]], list[Refused]]:
+    """Add statements to all accounts; return their debits, and which accounts have no room.
+
+    Where one has none, nothing of it may stay.
+    """
+    debits: list[list[Debit]] = [[] for _ in asked]
+    refused: list[Refused] = []
+    owed = [with_people(connection, costs) for _, costs in asked]
+    for identity in sorted({identity for costs in owed for identity in costs}):
+        known = registered(connection, identity)
+        these = [(i, costs[identity]) for i, costs in enumerate(owed) if identity in costs]
+        charges = [(asked[i][0].analyst, charge) for i, charge in these]
+        debited, without_room = charge_table(connection, known, now, charges)
+        shared = known.is_of_people and any(len(owed[i]) > 2 for i, _ in these)
+        refused += [replace(each, shared=shared) for each in without_room]
+        for (i, _), debit in zip(these, debited, strict=True):
+            debits[i].append(debit)
+    return debits, refused
 
 
 def _check_same(known: Registration, wanted: Registration) -> None:

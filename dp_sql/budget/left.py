@@ -137,15 +137,15 @@ def refusal_of_all(refused: Sequence[Refused]) -> BudgetExceededError:
     """Return the error for a statement that some accounts have no room for; its hint suits them all."""
     errors = [refusal(one.account, one.rule, one.spent, one.cost) for one in refused]
     message = " ".join(error.message for error in errors)
-    if any(error.hint is None for error in errors):
-        return BudgetExceededError(message)
-    fitting = [largest_epsilon(one.rule, one.spent, one.cost) for one in refused]
-    numbers = [epsilon for epsilon in fitting if epsilon is not None]
-    if len(numbers) < len(fitting):
-        return BudgetExceededError(message, hint=errors[fitting.index(None)].hint)
+    other = next((error for error in errors if not error.by_epsilon), None)
+    if other is not None:
+        return BudgetExceededError(message, hint=other.hint, by_epsilon=False)
     if any(one.shared for one in refused):
         return BudgetExceededError(message, hint="a smaller epsilon: the cost to each table counts")
-    return BudgetExceededError(message, hint=errors[fitting.index(min(numbers))].hint)
+    fitting = [error.fitting for error in errors if error.fitting is not None]
+    if len(fitting) < len(errors):
+        return BudgetExceededError(message)
+    return BudgetExceededError(message, hint=would_fit(min(fitting)), fitting=min(fitting))
 
 
 def refusal(account: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExceededError:
@@ -164,6 +164,7 @@ def refusal(account: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExcee
             f"{account} is guarded by the accountant `pure`, which has no room for Gaussian noise: "
             "no finite epsilon bounds it.",
             hint="ask with delta = 0, which chooses Laplace noise",
+            by_epsilon=False,
         )
     by_rule = {share.rule: share for share in shares(rule, spent)}
     what = f"Asked epsilon {show_up(cost.epsilon)} of {account}"
@@ -179,11 +180,13 @@ def refusal(account: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExcee
         left = by_rule[name]
         message = f"{what}, {sum_of}; {_left(left)} of {show_down(left.budget)} is left."
     fitting = largest_epsilon(rule, spent, cost)
-    if fitting is not None:
-        return BudgetExceededError(message, hint=f"epsilon = {show_down(fitting)} would fit")
-    if _shrinks(rule, cost):
-        return BudgetExceededError(f"{message} No smaller epsilon fits either.")
-    return BudgetExceededError(message, hint="a smaller epsilon")
+    hint = None if fitting is None else would_fit(fitting)
+    return BudgetExceededError(message, hint=hint, fitting=fitting)
+
+
+def would_fit(epsilon: Fraction) -> str:
+    """Return the hint that names an epsilon."""
+    return f"epsilon = {show_down(epsilon)} would fit"
 
 
 def _delta_refusal(account: str, asked: Share, left: Share) -> BudgetExceededError:
@@ -191,6 +194,7 @@ def _delta_refusal(account: str, asked: Share, left: Share) -> BudgetExceededErr
         f"Asked {show_up(asked.spent or Fraction(0))} of {_DELTAS[left.rule]} of {account}; "
         f"{show_down(left.left)} of {show_down(left.budget)} is left.",
         hint="a smaller delta, or keys whose values the schema lists: they need no delta",
+        by_epsilon=False,
     )
 
 
