@@ -14,23 +14,20 @@ from dp_sql.stages import Prepared
 _TRIES = 12
 _LEAST = Fraction(1, 10**6)  # of what was asked: where that doesn't fit, nothing does
 _NEAR = Fraction(21, 20)  # a candidate so much larger was refused
-_PREPARED = 100  # statements, over all tries
+_PREPARED = 300  # statements, over all tries
 _THREE = Context(prec=3, rounding=ROUND_FLOOR)
 
-Prepare = Callable[[Fraction], Sequence[Prepared]]
+Fits = Callable[[Fraction], bool]
 
 
 def advised(
-    error: BudgetExceededError,
-    asked: Sequence[Prepared],
-    prepare: Prepare,
-    has_room: Callable[[Sequence[Prepared]], bool],
+    error: BudgetExceededError, asked: Sequence[Prepared], fits: Fits, each: int
 ) -> BudgetExceededError:
     """Return the refusal of some statements with the largest epsilon that was seen to fit.
 
-    error: what the ledger said; its own number, an estimate, is tried first. prepare: returns the
-    statements at another epsilon of all together, or raises QueryError. has_room: whether the ledger
-    would charge them.
+    error: what the ledger said; its own number, an estimate, is tried first. fits: whether the ledger
+    would charge the statements at another epsilon of all together; raises QueryError where that can't be
+    answered. each: how many statements are prepared for it.
 
     Claim:   nothing about protected rows shows in the number, and nothing is charged.
     Why:     it is a function of the statements, the schema, public tables and what was charged before:
@@ -40,24 +37,13 @@ def advised(
     if not error.by_epsilon:
         return error
     whole = sum((s.measurement.cost.epsilon for one in asked for s in one.steps), Fraction(0))
-    search = _Search(whole, lambda epsilon: _fits(epsilon, prepare, has_room))
-    search.run(error.fitting, max(2, min(_TRIES, _PREPARED // len(asked))))
+    search = _Search(whole, fits)
+    search.run(error.fitting, max(2, min(_TRIES, _PREPARED // each)))
     if search.fits is not None and (search.is_near or search.fits == error.fitting):
         return BudgetExceededError(error.message, hint=would_fit(search.fits), fitting=search.fits)
     if search.none_fits:
         return BudgetExceededError(f"{error.message} No smaller epsilon fits either.")
     return BudgetExceededError(error.message, hint="a smaller epsilon")
-
-
-def _fits(
-    epsilon: Fraction, prepare: Prepare, has_room: Callable[[Sequence[Prepared]], bool]
-) -> bool | None:
-    """Return whether the statements fit at an epsilon, None where they can't be answered with it."""
-    try:
-        prepared = prepare(epsilon)
-    except QueryError:
-        return None
-    return has_room(prepared)
 
 
 class _Search:
@@ -66,12 +52,12 @@ class _Search:
     fits: the largest epsilon that was seen to fit. none_fits: whether the least was seen not to.
     """
 
-    def __init__(self, asked: Fraction, tried: Callable[[Fraction], bool | None]) -> None:
-        """asked: the epsilon that doesn't fit. tried: whether one fits, None for can't be answered."""
+    def __init__(self, asked: Fraction, fit: Fits) -> None:
+        """asked: the epsilon that doesn't fit. fit: whether one fits; QueryError for can't be answered."""
         self.fits: Fraction | None = None
         self.none_fits = False
         self._low, self._high = _three(asked * _LEAST), asked
-        self._tried = tried
+        self._fit = fit
         self._left = 0
 
     @property
@@ -94,7 +80,11 @@ class _Search:
         if epsilon >= self._high:
             return False
         self._left -= 1
-        found = self._tried(epsilon)
+        found: bool | None
+        try:
+            found = self._fit(epsilon)
+        except QueryError:
+            found = None
         if found is False:
             self._high = epsilon
         else:  # what can't be answered wants more epsilon

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from dp_sql.budget.record import Charge, StatementRecord
 from dp_sql.errors import BudgetExceededError
 from dp_sql.privacy.blocks import spanned
 from dp_sql.schema.catalog import Catalog
 from dp_sql.stages import Prepared
+
+Records = list[tuple[StatementRecord, dict[str, Charge]]]
+"""What a ledger notes of statements, and what each owes every table, by identity."""
 
 _SHOWN = 3  # names of blocks in a sentence
 
@@ -32,20 +35,16 @@ def charges_of(prepared: Prepared, catalog: Catalog) -> dict[str, Charge]:
 
 
 def records_of(
-    queries: Sequence[str],
-    asked: Sequence[Prepared],
-    catalog: Catalog,
-    identities: Mapping[str, str],
-    analyst: str,
-) -> list[tuple[StatementRecord, dict[str, Charge]]]:
+    asked: Iterable[tuple[str, Mapping[str, Charge]]], identities: Mapping[str, str], analyst: str
+) -> Records:
     """Return what the ledger is to note of each statement that owes something, and what it owes.
 
-    identities: of each table, by its lower-cased name.
+    asked: texts, each with what it owes by lower-cased names of tables. identities: of each of these.
     """
     records = []
-    for query, prepared in zip(queries, asked, strict=True):
+    for query, charges in asked:
         owed: dict[str, Charge] = {}
-        for table, charge in charges_of(prepared, catalog).items():
+        for table, charge in charges.items():
             identity = identities[table]
             owed[identity] = together(owed[identity], charge) if identity in owed else charge
         if owed:

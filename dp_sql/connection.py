@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +14,7 @@ from typing import Any, Self
 
 from dp_sql import stages
 from dp_sql.accuracy import accurate, read_asked, too_dear
-from dp_sql.advice import Prepare, advised
+from dp_sql.advice import advised
 from dp_sql.amounts import Amounts, parts, read_amounts
 from dp_sql.batch import Batch, Spending, read_batch
 from dp_sql.budget import open_ledger
@@ -23,15 +24,15 @@ from dp_sql.budget.record import (
     Charge,
     Entry,
     Receipt,
-    StatementRecord,
     Status,
 )
 from dp_sql.budget.state import BudgetState
-from dp_sql.charges import charges_of, records_of, with_times
+from dp_sql.charges import Records, charges_of, records_of, with_times
 from dp_sql.cursor import Cursor
 from dp_sql.errors import (
     BudgetExceededError,
     EngineError,
+    InternalError,
     LedgerError,
     ParameterError,
     QueryError,
@@ -40,6 +41,7 @@ from dp_sql.errors import (
 from dp_sql.executor.duckdb_engine import DuckDBEngine
 from dp_sql.executor.sources import data_folder, database_file
 from dp_sql.explain import explanation
+from dp_sql.joint import Way, ways
 from dp_sql.mechanisms.sampler import sampler_named
 from dp_sql.parser.examples import general
 from dp_sql.parser.setting import Setting, read_setting
@@ -138,18 +140,20 @@ class Connection:
             if setting is not None:
                 return self._set(setting)
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
+        records = self._records([(query, charges_of(prepared, self._catalog))])
         try:
-            receipts = self._reserve([query], [prepared])
+            receipts = self._reserve(records)
         except BudgetExceededError as error:
-            error = self._advised(
-                error,
-                [query],
-                [prepared],
-                lambda e: [self._prepare(query, e, delta, None, None, sample_rate)],
-            )
+
+            def fits(smaller: Fraction) -> bool:
+                one = self._prepare(query, smaller, delta, None, None, sample_rate)
+                owed = [(query, charges_of(one, self._catalog))]
+                return self._ledger.has_room(self._records(owed))
+
+            error = advised(with_times(error, [prepared], self._catalog), [prepared], fits, 1)
             raise too_dear(error, prepared.query) from None
         with self._answering(receipts):
-            return self._run(prepared)
+            return self._run(prepared, prepared.costs)
 
     def batch(
         self,
@@ -161,41 +165,51 @@ class Connection:
     ) -> list[Result]:
         """Answer statements that are declared together and share one epsilon; results in their order.
 
-        epsilon, delta: of all of them together. delta: where not given, each statement has its own, of
-        the session or the schema. weights: how much each statement's squared error counts, 1 where not
-        given; the epsilons are then those at which the sum is least (`Result.cost` tells them).
+        epsilon, delta: of all of them together. weights: how much each statement's squared error
+        counts, 1 where not given; the parts of epsilon are then those at which the sum is least
+        (`Result.cost` tells them). Where it is less with noise that is calibrated for all statements
+        together, each result has the cost of the whole batch, and says so in its notes; delta is
+        then that of the session or the schema where none is given. In parts each statement has that.
         All are charged in one transaction, or none is. Raises what `sql` raises; where one of them
         fails after that, all stay charged and none is returned.
         """
         self._open()
         asked = read_batch(queries, epsilon, delta, weights)
-        prepared = self._split(asked)
-        try:
-            receipts = self._reserve(asked.queries, prepared)
-        except BudgetExceededError as error:
-            raise self._advised(
-                error,
-                asked.queries,
-                prepared,
-                lambda e: self._split(replace(asked, epsilon=e)),
-            ) from None
-        with self._answering(receipts):
-            return [self._run(one) for one in prepared]
+        refused: BudgetExceededError | None = None
+        for way in self._ways(asked):
+            try:
+                receipts = self._reserve(self._records(way.owed))
+            except BudgetExceededError as error:
+                refused = with_times(error, way.prepared, self._catalog)
+                continue
+            with self._answering(receipts):
+                rows = zip(way.prepared, way.costs, strict=True)
+                return [self._run(one, costs, way.notes) for one, costs in rows]
+        if refused is None:
+            raise InternalError("a batch has a way to be answered")
 
-    def _split(self, asked: Batch) -> list[stages.Prepared]:
-        """Return the statements of a batch, each with its part of the epsilon."""
-        trial = [self._of_batch(*each) for each in zip(asked.queries, asked.even(), strict=True)]
-        spent = asked.split(trial)
-        prepared = [self._of_batch(*each) for each in zip(asked.queries, spent, strict=True)]
-        asked.check(prepared)
-        return prepared
+        def fits(smaller: Fraction) -> bool:
+            found = self._ways(replace(asked, epsilon=smaller))
+            return any(self._ledger.has_room(self._records(one.owed)) for one in found)
 
-    def _of_batch(self, query: str, spending: Spending) -> stages.Prepared:
+        raise advised(refused, way.prepared, fits, 8 * len(asked.queries))
+
+    def _ways(self, asked: Batch) -> Iterator[Way]:
+        """Yield the ways to answer a batch, as `joint.ways` does."""
+        defaults, session = self._catalog.defaults, self._session
+        delta = next((d for d in (asked.delta, session.delta, defaults.delta) if d is not None), 0)
+
+        return ways(asked, Fraction(delta), self._of_batch, self._catalog)
+
+    def _of_batch(self, query: str, spent: Spending) -> stages.Prepared:
         with self._with_example(query):
-            return self._prepare(query, spending.epsilon, spending.delta, None, None, None)
+            amounts = spent.epsilon, spent.delta
+            return self._prepare(query, *amounts, None, None, None, gaussian=spent.gaussian)
 
-    def _run(self, prepared: stages.Prepared) -> Result:
-        """Answer a statement that is paid."""
+    def _run(
+        self, prepared: stages.Prepared, costs: Mapping[str, Cost], notes: tuple[str, ...] = ()
+    ) -> Result:
+        """Answer a statement that is paid, with what it cost and what is said of it."""
         answer, released = stages.run(
             prepared, self._catalog, self._engine, self._post, self._sampler
         )
@@ -203,7 +217,7 @@ class Connection:
         def spread(level: float) -> list[tuple[Interval, ...]]:
             return stages.intervals(prepared, answer, released, self._post, self._sampler, level)
 
-        return Result(answer, self._costs(prepared.costs), spread, prepared.query.notes)
+        return Result(answer, self._costs(costs), spread, (*prepared.query.notes, *notes))
 
     def explain(
         self,
@@ -323,6 +337,8 @@ class Connection:
         within: Amount | None,
         confidence: Amount | None,
         sample_rate: Amount | None,
+        *,
+        gaussian: bool = False,
     ) -> stages.Prepared:
         defaults = self._catalog.defaults
         call = read_amounts(epsilon, delta, defaults)
@@ -330,7 +346,8 @@ class Connection:
         plan = sampled(parse(query, self._catalog, self._describe), sample_rate, asked)
         public = stages.StagedFacts(plan, self._engine, self._post)
         plan, call = accurate(plan, asked, call, self._session, self._catalog, public)
-        spent = parts(plan, call, self._session, defaults)
+        shared = parts(plan, call, self._session, defaults)
+        spent = tuple(replace(part, gaussian=gaussian) for part in shared)
         return stages.prepare(plan, self._catalog, self._engine, public, self._post, spent)
 
     @contextmanager
@@ -391,32 +408,12 @@ class Connection:
         answer = Answer(("explain",), ("VARCHAR",), rows, ())
         return Result(answer, {}, lambda _: [(None,) for _ in rows])
 
-    def _reserve(
-        self, queries: Sequence[str], asked: Sequence[stages.Prepared]
-    ) -> tuple[Receipt, ...]:
+    def _reserve(self, records: Records) -> tuple[Receipt, ...]:
         """Debit every table of some statements, all or none, durably, before a row is read."""
-        records = self._records(queries, asked)
-        try:
-            return self._ledger.reserve_all(records) if records else ()
-        except BudgetExceededError as error:
-            raise with_times(error, asked, self._catalog) from None
+        return self._ledger.reserve_all(records) if records else ()
 
-    def _records(
-        self, queries: Sequence[str], asked: Sequence[stages.Prepared]
-    ) -> list[tuple[StatementRecord, dict[str, Charge]]]:
-        return records_of(queries, asked, self._catalog, self._identities, self._analyst)
-
-    def _advised(
-        self,
-        error: BudgetExceededError,
-        queries: Sequence[str],
-        asked: Sequence[stages.Prepared],
-        prepare: Prepare,
-    ) -> BudgetExceededError:
-        """Return the refusal of some statements with an epsilon that was seen to fit."""
-        return advised(
-            error, asked, prepare, lambda some: self._ledger.has_room(self._records(queries, some))
-        )
+    def _records(self, owed: Iterable[tuple[str, Mapping[str, Charge]]]) -> Records:
+        return records_of(owed, self._identities, self._analyst)
 
     @contextmanager
     def _answering(self, receipts: Sequence[Receipt]) -> Iterator[None]:

@@ -162,7 +162,8 @@ def measured(
         raise InternalError("a plan reads another sample than its release")
     gaussian = gaussian_allowed(parsed.tables, catalog)
     # on a sample Gaussian noise has the better Rényi curve, and steps are many
-    alone = rate is not None and gaussian and delta > 0 and sigma1(epsilon, delta) is not None
+    wanted = gaussian and (part.gaussian or rate is not None)
+    alone = wanted and delta > 0 and sigma1(epsilon, delta) is not None
     measurements = calibrate_sets(
         list(zip(plans, facts, strict=True)),
         epsilon=epsilon,

@@ -396,7 +396,7 @@ class _Task:
         """Return joint noise for vectors with these epsilons, None where there is none in range."""
         epsilon = sum(shares.values(), Fraction(0))
         unit = sigma1(min(epsilon, MOST_EPSILON), delta) if shares else None
-        changed = sum(_coordinates(self.change(place)) for place in shares)
+        changed = sum(coordinates(self.change(place)) for place in shares)
         if unit is None or changed > MOST_COORDINATES:
             return dict.fromkeys(shares)
         square = Fraction(unit) ** 2
@@ -488,6 +488,6 @@ def _best(task: _Task, drafts: Mapping[tuple[NoiseKind, NoiseKind], _Draft]) -> 
     return drafts[min(drafts, key=error)]
 
 
-def _coordinates(change: Change) -> int:
+def coordinates(change: Change) -> int:
     """Return how many coordinates of a vector a neighbour can change."""
     return max(sum(count for shift, count in profile if shift > 0) for profile in change.profiles)

@@ -151,8 +151,12 @@ def test_too_little_delta_is_said_as_such(opened: Open) -> None:
         assert caught.value.fitting is None
 
 
-def test_a_batch_is_told_what_fits(opened: Open) -> None:
-    with opened("{epsilon: 1, delta: 1e-5}", "[gaussian]") as connection:
+@pytest.mark.parametrize(
+    ("accountant", "noise"),
+    [("pure", "[laplace]"), pytest.param("renyi", "[gaussian]", marks=pytest.mark.slow)],
+)
+def test_a_batch_is_told_what_fits(opened: Open, accountant: str, noise: str) -> None:
+    with opened(f"{{epsilon: 1, delta: 1e-5, accountant: {accountant}}}", noise) as connection:
         before = connection.budget()
         with pytest.raises(BudgetExceededError) as caught:
             connection.batch([COUNT, CITIES], epsilon=3, delta="1e-7")
