@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from dp_sql.mechanisms.calibrate_gaussian import MOST_COORDINATES, sigma1
+import numpy as np
+
+from dp_sql.mechanisms.calibrate_gaussian import MOST_COORDINATES, log_delta, sigma1
 from dp_sql.privacy.event import (
     Event,
     GaussianEvent,
@@ -21,6 +23,11 @@ from dp_sql.privacy.renyi import conversion, rdp
 _UNIT = 2**160  # of squared distances: each is rounded up to one
 _GRID = [1 + math.exp(step / 4) for step in range(-20, 40)]  # orders: from 1.007 to 17,000
 _MUCH = Fraction(10**300)  # in place of a divergence that no float holds
+_LATTICE = 1 + 1e-5  # of a change: what discrete noise and rounding take, as `sigma1` shows
+_MOST_CHANGE = 20.0  # in deviations
+_STEPS = 1000  # of losses, in all
+_NEGLIGIBLE = 1e-12  # of delta: a smaller mass counts as delta itself
+_MARGIN = 1e-6  # of delta: what floats may be off by
 _NEAR = Fraction(1, 10**4)  # to what share the least epsilon for Gaussian noise is found
 
 
@@ -31,7 +38,7 @@ def joint_epsilon(events: Sequence[Event], delta: Fraction, coordinates: int) ->
     epsilon is found: delta is too small for what selects keys.
 
     Claim:   the mechanisms, run one after the other, each perhaps on what the ones before it gave,
-             are (result, delta)-DP; the result is the least of three bounds, each of which holds.
+             are (result, delta)-DP; the result is the least of four bounds, each of which holds.
     Why:     what the events' selection deltas cover is taken off delta, as an accountant may; so let
              every event be its noise, and d the delta that is left. All events are fixed beforehand.
              Pure: where all are pure, the loss is at most the sum of their epsilons.
@@ -44,10 +51,15 @@ def joint_epsilon(events: Sequence[Event], delta: Fraction, coordinates: int) ->
              by their law under the one neighbour, are coins that both neighbours could have tossed.
              All Gaussian noise is one mechanism with a squared distance of the sum of
              l2^2 / sigma^2, which is (epsilon - p, d)-DP where that sum is at most 1 / sigma1^2.
+             Losses: an epsilon-DP mechanism is no easier to tell apart than randomised response of
+             epsilon or more, and Gaussian noise than a normal; so all are no easier than those, one
+             after the other, whatever is chosen on the way. The loss of the responses is a sum of
+             independent ones, +e with probability e^e / (1 + e^e) and else -e; delta is the mean, over
+             it, of that of the normal at epsilon minus it (`_delta_of`).
     Assumes: each event bounds its mechanism for the table's adjacency; all draws are independent; the
              noise is on a lattice as fine as `sigma1` assumes.
-    Source:  [Dwork2006b], [Mironov2017], [CanonneKamathSteinke2020], [BalleWang2018], and [Dong2022] as
-             `sigma1` says.
+    Source:  [Dwork2006b], [Mironov2017], [CanonneKamathSteinke2020], [BalleWang2018], [Dong2022] as
+             `sigma1` says and for the losses (theorem 3.2), [Kairouz2015] for randomised response.
     """
     rest = delta - sum(map(selection_delta, events), Fraction(0))
     noises = [e.noise if isinstance(e, KeySelectionEvent) else e for e in events]
@@ -59,9 +71,10 @@ def joint_epsilon(events: Sequence[Event], delta: Fraction, coordinates: int) ->
         others = Counter[Event](noise for noise in noises if not isinstance(noise, GaussianEvent))
         found.append(_by_renyi(ratio, others, rest))
         sampled = any(isinstance(noise, SampledEvent) for noise in noises)
-        if None in pure and not sampled and coordinates <= MOST_COORDINATES:
-            alone = _by_gaussian(ratio, rest)
+        if not sampled and (ratio == 0 or coordinates <= MOST_COORDINATES):
+            alone = _by_gaussian(ratio, rest) if ratio else None
             found += [] if alone is None else [plain + alone]
+            found.append(_by_losses(ratio, [e for e in pure if e], rest, min(found)))
     return min(found, default=None)
 
 
@@ -105,6 +118,62 @@ def _by_gaussian(ratio: Fraction, delta: Fraction) -> Fraction | None:
         else:
             low = middle
     return high
+
+
+def _by_losses(
+    ratio: Fraction, pure: Sequence[Fraction], delta: Fraction, high: Fraction
+) -> Fraction:
+    """Return an epsilon at which randomised responses and Gaussian noise are private, or `high`.
+
+    ratio: the squared distance of the Gaussian noise, which lies on the lattice that `sigma1` assumes;
+    pure: the epsilons of the others. high: an epsilon at which they are.
+    """
+    change = math.sqrt(ratio) * _LATTICE
+    if not pure or change > _MOST_CHANGE or len(pure) > _STEPS:
+        return high
+    most = max(pure)
+    step = most / max(1, math.floor(most * _STEPS / sum(pure)))  # a part of the largest
+    sizes = [math.ceil(epsilon / step) for epsilon in pure]
+    law = np.ones(1)
+    for size, count in Counter(sizes).items():
+        yes = 1 / (1 + math.exp(-float(step * size)))
+        for _ in range(count):
+            longer = np.zeros(len(law) + size)
+            longer[: len(law)] = law * (1 - yes)
+            longer[size:] += law * yes
+            law = longer
+    places = np.flatnonzero(law > float(delta) * _NEGLIGIBLE)
+    losses = [float(step * (2 * int(k) - sum(sizes))) for k in places]
+    masses = law[places].tolist()
+    least = max(0.0, 1 - math.fsum(masses)) + float(delta) * _MARGIN
+
+    def is_private(epsilon: Fraction) -> bool:
+        asked = float(epsilon) * (1 - 1e-9)
+        pairs = zip(masses, losses, strict=True)
+        found = math.fsum(mass * _delta_of(asked - loss, change) for mass, loss in pairs)
+        return found + least <= float(delta)
+
+    low = high * Fraction(3, 4)
+    while high - low > high * _NEAR:
+        middle = Fraction(float((low + high) / 2))
+        if is_private(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _delta_of(epsilon: float, change: float) -> float:
+    """Return the delta at any epsilon, also below 0, of a normal that moves by `change` deviations.
+
+    It is E_P[(1 - e^(epsilon - L))+], which where P and Q are alike is, below 0,
+    1 - e^epsilon + e^epsilon times that at -epsilon.
+    """
+    if epsilon < 0:
+        return -math.expm1(epsilon) + math.exp(epsilon) * _delta_of(-epsilon, change)
+    if change == 0:
+        return 0.0
+    return math.exp(log_delta(min(epsilon, 49 * change), change))  # it falls as epsilon grows
 
 
 def _is_private(epsilon: Fraction, ratio: Fraction, delta: Fraction) -> bool:
