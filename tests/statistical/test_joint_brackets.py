@@ -94,7 +94,13 @@ def composed(events: list[Event], *, pessimistic: bool) -> Any:
     return reduce(lambda one, other: one.compose(other), found)
 
 
-@pytest.mark.parametrize("name", BATCHES)
+SLOW = {"far too much", "samples"}  # to compose by dp-accounting
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in BATCHES],
+)
 def test_what_is_claimed_is_no_less_than_the_truth_and_near_it(name: str) -> None:
     events = BATCHES[name]
     epsilon = joint_epsilon(events, DELTA, len(events))
