@@ -103,16 +103,18 @@ class Chooser:
         """Return the rate of one choice for all groups, whose scores one neighbour moves by `change`."""
         return _drawable(self.epsilon / (2 * change))
 
-    def laplace(self) -> tuple[int, int]:
+    def laplace(self, times: int = 1) -> tuple[int, int]:
         """Return (lattice, scale) of discrete Laplace noise on lattice times each weight.
 
-        Claim:   all weights of all groups with this noise are `epsilon`-DP together.
+        times: in how many numbers each weight counts.
+
+        Claim:   all numbers of all groups with this noise are `epsilon`-DP together.
         Why:     a unit's weights add up to w in each of L0 groups, so the L1 distance is lattice times
-                 w L0, and twice that where it changes for another; the scale is rounded up.
+                 w L0 `times`, and twice that where it changes for another; the scale is rounded up.
         Assumes: as `rate`.
         Source:  [Dwork2006], [Ghosh2009]
         """
-        ratio, lattice = self.moved() / self.epsilon, 1
+        ratio, lattice = times * self.moved() / self.epsilon, 1
         while ratio * lattice < _LEAST_SCALE and lattice < _SAFE:
             lattice *= 2
         scale = -int(-ratio * lattice // 1)

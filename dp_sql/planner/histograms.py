@@ -13,10 +13,11 @@ from dp_sql.plan import functions
 from dp_sql.plan.conversion import is_null
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Case, Expression, Literal, LiteralValue
-from dp_sql.plan.histogram import Choice, Extreme, Popular, Quantile, runs_of
+from dp_sql.plan.histogram import Choice, Extreme, Popular, Quantile, levels, runs_of
 from dp_sql.plan.printer import expression_text
 from dp_sql.plan.relation import MomentMeasure
 from dp_sql.plan.release import Aggregate, ChoiceReadout, Readout
+from dp_sql.plan.tree import rank_deviation
 from dp_sql.planner.measures import bounded, pinned
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ChoiceKind, Mechanisms
@@ -29,6 +30,9 @@ _LEAST_PLACES = 2**6
 _MOST_CELLS = 2**22  # of all groups of public keys together
 _MOST_VALUES = 1000  # that a heaviest one is chosen among
 _FEW = 4  # quantiles of one argument: so many are chosen one by one, which ties don't harm
+_WIDE = 1000  # times the low bound: from such high ones on steps have one ratio
+_HALVING = 1.5  # the mean error of a rank for one level of halving, in weights over epsilon
+_MEAN = math.sqrt(2 / math.pi)  # of the size of a normal law, over its deviation
 _EPOCH = date(1970, 1, 1)
 _EPOCH_TIME = datetime(1970, 1, 1)  # noqa: DTZ001  DuckDB's TIMESTAMP has no zone
 
@@ -44,6 +48,7 @@ class Wish:
     kind: ChoiceKind
     together: bool
     values: tuple[object, ...] = ()
+    ratios: tuple[Fraction, Fraction] | None = None
 
     @property
     def runs(self) -> int:
@@ -119,13 +124,23 @@ def _ranked(
     natural = step is not None and (high - low) % step == 0 and (high - low) / step <= most
     if step is not None and natural:
         places = int((high - low) / step)
+    ratios = None
+    if not natural and not kind.is_local and argument.type.is_numeric and 0 < low * _WIDE <= high:
+        ratios, number = (low, high), _logarithm(number, low, high)
+        low, high = (Fraction(math.log(end)) for end in ratios)
     measure = MomentMeasure(number, low, high, places, 1, null_component=False)
     quantiles = [choice for choice in choices if isinstance(choice, Quantile)]
     sharp = kind.is_local or _sharp(len(quantiles), places, known.epsilon)
-    together = len(quantiles) > _FEW and not sharp
+    many = len(quantiles) > _FEW and not sharp
+    by_tree = ChoiceKind.TREE in known.mechanisms.quantiles and _best_by_tree(
+        len(quantiles), places
+    )
+    if many and by_tree and not kind.is_local:
+        kind = ChoiceKind.TREE
+    together = many and kind is not ChoiceKind.TREE
     cut = natural and argument.type.kind is not Kind.DECIMAL
     fine = _fine(quantiles, places, most) if cut else 1
-    return Wish(argument, measure, fine, choices, kind, together)
+    return Wish(argument, measure, fine, choices, kind, together, ratios=ratios)
 
 
 def _popular(
@@ -236,6 +251,28 @@ def _sharp(quantiles: int, places: int, epsilon: Fraction) -> bool:
     return 4 * quantiles * (math.log(places + 1) + 3) < epsilon
 
 
+def _best_by_tree(quantiles: int, places: int) -> bool:
+    """Return whether a tree of noisy counts finds so many quantiles with less error than halving.
+
+    In weights over epsilon the mean error of a rank by halving is about 1.5 a level, since a cut
+    inherits the errors of those around it; by the tree it is the mean of a normal law, whatever the
+    number of quantiles. Measured, in rows (1,000 values, epsilon 1, halving against the tree; uniform,
+    lognormal and normal ones):
+
+        quantiles                9            25            50            99
+        101 places, uniform    2.0  1.5     3.1  1.8      5.1  0.8      6.1  1.3
+        101 places, lognormal  0.4  0.0     0.5  0.3      1.1  0.2      1.7  0.2
+        4,097, uniform         6.1  6.1     7.2  5.8      7.4  7.7     10.6  6.2
+        4,097, lognormal       5.3  8.8     6.8  7.7      7.2  8.3      7.0  4.6
+        4,097, normal          6.4  4.2     5.3  5.9     10.3  5.4     10.1  7.2
+        65,537, uniform        4.2  7.1     6.1  7.9     10.4  8.2      9.8  8.0
+
+    A hundred thousand lognormal values at epsilon 0.1 on 4,097 places are the tree's worst case: 19 and 35
+    rows for 25, 32 and 50 for 99.
+    """
+    return _HALVING * levels(quantiles) > _MEAN * rank_deviation(places + 1)
+
+
 def _fine(quantiles: list[Quantile], places: int, most: int) -> int:
     """Return into how many candidates a step is cut, so that interpolated values are among them.
 
@@ -243,6 +280,16 @@ def _fine(quantiles: list[Quantile], places: int, most: int) -> int:
     """
     parts = math.lcm(*(q.fraction.denominator for q in quantiles if q.continuous))
     return parts if places * parts <= 2 * most else 1
+
+
+def _logarithm(number: Expression, low: Fraction, high: Fraction) -> Expression:
+    """Return the logarithm of a number, which counts as one of the ends, both above 0, beyond them.
+
+    Steps of one ratio are finer than even ones below high / ln(high / low), and hold more digits of
+    small values, among which most lie where bounds span orders of magnitude.
+    """
+    ends = (Literal(float(end), sqltype.DOUBLE) for end in (low, high))
+    return functions.call("ln", (functions.call("clamp", (number, *ends)),))
 
 
 def _number(argument: Expression) -> Expression:

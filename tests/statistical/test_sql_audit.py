@@ -151,6 +151,41 @@ def test_the_audit_finds_a_rate_that_is_too_fast(
     assert epsilon_at_least(*samples) > EPSILON
 
 
+TREE = {"ranks": "tree"}
+
+
+@pytest.mark.parametrize("level", ["event", pytest.param("user", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        ("median", 2_000),
+        *(pytest.param(n, 10_000, marks=pytest.mark.slow) for n in ("quantile", "maximum")),
+    ],
+)
+def test_neighbours_look_no_more_different_by_a_tree(
+    name: str, runs: int, level: str, tmp_path: Path
+) -> None:
+    call, more = CASES[name]
+    assert (
+        epsilon_at_least(*answers(tmp_path, call, more, level=level, runs=runs, **TREE)) <= EPSILON
+    )
+
+
+def test_the_audit_finds_a_tree_without_noise_for_its_levels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = chooser.Chooser.laplace
+
+    def fourth(self: chooser.Chooser, times: int = 1) -> tuple[int, int]:
+        lattice, scale = known(self, times)
+        return lattice, scale // 4
+
+    monkeypatch.setattr(chooser.Chooser, "laplace", fourth)
+    call, more = CASES["median"]
+    samples = answers(tmp_path, call, more, level="event", runs=10_000, **TREE)
+    assert epsilon_at_least(*samples) > EPSILON
+
+
 def test_the_audit_finds_a_vector_that_is_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
