@@ -19,7 +19,7 @@ from dp_sql.mechanisms.spread import has_public_noise, spread_of
 from dp_sql.plan.block import BlockMeasure
 from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.facts import HistogramFacts
-from dp_sql.plan.histogram import Choice, Extreme, Histogram, Popular, Quantile
+from dp_sql.plan.histogram import Bin, Choice, Extreme, Histogram, Popular, Quantile
 from dp_sql.plan.printer import expression_text, measure_text, relation_text
 from dp_sql.plan.relation import Measure, PresenceMeasure
 from dp_sql.plan.release import (
@@ -241,6 +241,8 @@ def _histogram(
     candidates = measure.cells * histogram.fine + 1
     how = histogram.kind.value.replace("_", " ")
     delta = f", delta {show(chooser.delta)}" if histogram.kind.is_local else ""
+    if any(isinstance(choice, Bin) for choice in histogram.choices):
+        how = "all weights with Laplace noise"
     how = f"{how}, epsilon {show(chooser.epsilon)}{delta} each, {candidates} candidates"
     if histogram.together:
         how = how.replace(",", ", the histogram halved at one quantile after another,", 1)
@@ -260,6 +262,9 @@ def _rank_error(step: Step, readout: ChoiceReadout) -> str:
     rank = histogram.choices[readout.position]
     if histogram.kind.is_local:
         return _local_error(histogram, rank)
+    if isinstance(rank, Bin):
+        lattice, scale = chooser.laplace()
+        return f"± {laplace_half_width(scale, 0.95) / lattice / histogram.unit:.6g} in 95 % of runs"
     if isinstance(rank, Popular):
         return "the heaviest value, or one with about as many rows"
     if isinstance(rank, Extreme):

@@ -306,7 +306,7 @@ def _columns(
     if any(catalog.tables[t].round_counts for t in parsed.tables):
         found = [
             [
-                np.maximum(v, 0) if a.kind.value.startswith("COUNT") else v
+                np.maximum(v, 0) if a.kind.value.startswith(("COUNT", "HISTOGRAM")) else v
                 for a, v in zip(parsed.aggregates, values, strict=True)
             ]
             for values in found

@@ -12,6 +12,8 @@ from dp_sql.dataclass import dataclass
 from dp_sql.errors import UnsupportedSQLError
 from dp_sql.mechanisms.sampler import MAX_SCALE, Rate, rate_below
 from dp_sql.plan.facts import HistogramFacts
+from dp_sql.privacy.contribution import Change
+from dp_sql.privacy.event import LaplaceEvent
 from dp_sql.privacy.unit import Adjacency, PrivacyUnit
 
 Weights: TypeAlias = NDArray[Any]
@@ -121,6 +123,26 @@ class Chooser:
         if not 1 <= scale <= MAX_SCALE:
             raise _too_much()
         return lattice, scale
+
+    def event(self, times: int) -> LaplaceEvent:
+        """Return what all numbers of all groups with the noise of `laplace(times)` are.
+
+        times: how many lists of numbers there are, in each of which a weight counts in one number.
+
+        Claim:   one neighbour moves at most `sides` groups L0 numbers a list, k w each at most, w being
+                 the weight of a unit in a group and k the units that are protected at once; so it is
+                 (sides k w L0 times / scale)-DP, and no other change costs a convex loss more.
+        Why:     a unit's weights in a group add up to w on each list and move a number by w at most: k
+                 units by k w, and likewise where each is replaced by another, which adds and takes in one
+                 number. The sum of moves on a list is at most sides k w L0. Of all moves with that sum
+                 and no larger one, a convex cost is largest where each is 0 or k w.
+        Assumes: as `rate`; that noise in different numbers and groups is independent.
+        Source:  [Hay2010], [Dwork2006]
+        """
+        lattice, scale = self.laplace(times)
+        most = self.facts.weight * self.unit.group_size
+        touched = int(self.moved() / most) * times
+        return LaplaceEvent(scale, Change((((most * lattice, touched),),)))
 
     def moved(self) -> Fraction:
         """Return the weight that neighbours move at most, in all groups together."""

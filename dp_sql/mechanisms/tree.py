@@ -16,7 +16,6 @@ from dp_sql.mechanisms.sampler import Integers, Sampler
 from dp_sql.plan.histogram import Choice, Extreme, Histogram, Quantile
 from dp_sql.plan.tree import branches, most_deviation, rank_deviation
 from dp_sql.privacy.amount import show
-from dp_sql.privacy.contribution import Change
 from dp_sql.privacy.event import LaplaceEvent
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -48,22 +47,8 @@ def factor_of(histogram: Histogram, chooser: Chooser) -> int:
 
 
 def event_of(histogram: Histogram, chooser: Chooser) -> LaplaceEvent:
-    """Return what the release of a tree in every group is.
-
-    Claim:   one neighbour moves at most `sides` groups L0 nodes a level, k w each at most, w being the
-             weight of a unit in a group, and k the units that are protected at once; so all trees are
-             (sides k w L0 levels / scale)-DP, and no other change costs a convex loss more.
-    Why:     a level's nodes are disjoint, so a unit's weights in a group add up to w on each level, and
-             move a node by w at most: k units by k w, and likewise where each is replaced by another,
-             which adds and takes in one node. The sum of moves on a level is at most sides k w L0. Of all
-             moves with that sum and no larger one, a convex cost is largest where each is 0 or k w.
-    Assumes: as `Chooser.rate`; that noise in different nodes and groups is independent.
-    Source:  [Hay2010], [Dwork2006]
-    """
-    lattice, scale = chooser.laplace(len(shape(histogram)))
-    most = chooser.facts.weight * chooser.unit.group_size
-    touched = int(chooser.moved() / most) * len(shape(histogram))
-    return LaplaceEvent(scale, Change((((most * lattice, touched),),)))
+    """Return what the release of a tree in every group is: a level's nodes hold each weight once."""
+    return chooser.event(len(shape(histogram)))
 
 
 def ranked(

@@ -40,8 +40,16 @@ class Popular:
     of: int
 
 
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """How much weight a place has, from 0, where all `of` of them are asked."""
+
+    place: int
+    of: int
+
+
 Rank = Quantile | Extreme
-Choice = Rank | Popular
+Choice = Rank | Popular | Bin
 
 
 @dataclass(frozen=True, slots=True)

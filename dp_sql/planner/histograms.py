@@ -13,7 +13,7 @@ from dp_sql.plan import functions
 from dp_sql.plan.conversion import is_null
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Case, Expression, Literal, LiteralValue
-from dp_sql.plan.histogram import Choice, Extreme, Popular, Quantile, levels, runs_of
+from dp_sql.plan.histogram import Bin, Choice, Extreme, Popular, Quantile, levels, runs_of
 from dp_sql.plan.printer import expression_text
 from dp_sql.plan.relation import MomentMeasure
 from dp_sql.plan.release import Aggregate, ChoiceReadout, Readout
@@ -80,17 +80,16 @@ def plan_histograms(aggregates: tuple[Aggregate, ...], known: Known) -> tuple[Wi
     Raises NotPrivateError for an argument that nothing bounds, or whose values aren't public where
     the heaviest is asked; UnsupportedSQLError where no mechanism that the schema allows answers.
     """
-    asked: dict[tuple[Expression, bool, ChoiceKind], list[Aggregate]] = {}
+    asked: dict[tuple[Expression, _Planned, ChoiceKind], list[Aggregate]] = {}
     for aggregate in aggregates:
         if aggregate.choice is not None:
             if aggregate.argument is None:
                 raise InternalError("a choice from no argument")
-            popular = isinstance(aggregate.choice, Popular)
+            planned = _PLANNED.get(type(aggregate.choice), _ranked)
             kind = _kind(aggregate, aggregate.choice, known.mechanisms)
-            asked.setdefault((aggregate.argument, popular, kind), []).append(aggregate)
+            asked.setdefault((aggregate.argument, planned, kind), []).append(aggregate)
     return tuple(
-        (_popular if popular else _ranked)(argument, some, known, kind)
-        for (argument, popular, kind), some in asked.items()
+        planned(argument, some, known, kind) for (argument, planned, kind), some in asked.items()
     )
 
 
@@ -191,6 +190,18 @@ def _popular(
     return Wish(argument, measure, 1, choices, kind, together=False, values=values)
 
 
+def _binned(argument: Expression, aggregates: list[Aggregate], _: Known, kind: ChoiceKind) -> Wish:
+    """Return the histogram over the places that an expression numbers from 0."""
+    choices = tuple(a.choice for a in aggregates if isinstance(a.choice, Bin))
+    last = max(1, choices[0].of - 1)
+    measure = MomentMeasure(argument, Fraction(0), Fraction(last), last, 1, null_component=False)
+    return Wish(argument, measure, 1, choices, kind, together=False)
+
+
+_Planned = Callable[[Expression, list[Aggregate], Known, ChoiceKind], Wish]
+_PLANNED: Mapping[type[Choice], _Planned] = {Popular: _popular, Bin: _binned}
+
+
 def _kind(aggregate: Aggregate, choice: Choice, mechanisms: Mechanisms) -> ChoiceKind:
     """Return the best of the mechanisms that the schema allows for a choice.
 
@@ -198,6 +209,8 @@ def _kind(aggregate: Aggregate, choice: Choice, mechanisms: Mechanisms) -> Choic
     several, Laplace noise on all weights costs what one choice does. Local sensitivity answers single
     values that one row can't carry to the end of their range.
     """
+    if isinstance(choice, Bin):
+        return _of_bins(aggregate, mechanisms)
     several = isinstance(choice, Popular) and choice.of > 1
     allowed = mechanisms.mode if isinstance(choice, Popular) else mechanisms.quantiles
     if isinstance(choice, Extreme) or several:
@@ -226,6 +239,19 @@ def _kind(aggregate: Aggregate, choice: Choice, mechanisms: Mechanisms) -> Choic
             position=position,
         )
     return kind
+
+
+def _of_bins(aggregate: Aggregate, mechanisms: Mechanisms) -> ChoiceKind:
+    """Return how counts of bins are shown: with Laplace noise, of which one row moves one."""
+    if "laplace" not in mechanisms.noise:
+        text, position = aggregate.place or (None, None)
+        raise UnsupportedSQLError(
+            f"{aggregate.kind.value} has Laplace noise, which the schema doesn't allow.",
+            hint="SELECT x, COUNT(*) … GROUP BY x",
+            text=text,
+            position=position,
+        )
+    return ChoiceKind.NOISY_MAX_LAPLACE
 
 
 def _named(expression: Expression) -> str:

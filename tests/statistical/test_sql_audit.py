@@ -57,6 +57,8 @@ CASES = {
     "minimum": ("MIN(x)", (0, 4)),
     "mode": ("MODE(x)", (8, 4)),
     "top": ("TOP_K(x, 2)[2]", (8, 4)),
+    "bins": ("HISTOGRAM(x, [4])[4]", (4, 4)),
+    "rest": ("COALESCE(HISTOGRAM(x, [4])[2147483647], 0)", (8, 4)),
     "blocks": ("SAMPLE_AND_AGGREGATE('max', x, 5, 8, 1)", (8, 4)),
     "distinct": ("COUNT(DISTINCT x)", (8, 4)),
     "vector": ("VECTOR_SUM([x, y], 2)[1]", (8, 0)),
@@ -115,7 +117,9 @@ def check(
     assert bound <= EPSILON
 
 
-@pytest.mark.parametrize("name", ["median", "mode", "distinct", "correlation", "vector", "blocks"])
+@pytest.mark.parametrize(
+    "name", ["median", "mode", "bins", "distinct", "correlation", "vector", "blocks"]
+)
 def test_neighbours_look_no_more_different_than_claimed(name: str, tmp_path: Path) -> None:
     check(tmp_path, name, level="event", runs=2_000)
 
@@ -171,8 +175,9 @@ def test_neighbours_look_no_more_different_by_a_tree(
     )
 
 
-def test_the_audit_finds_a_tree_with_little_noise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["median", "bins"])
+def test_the_audit_finds_a_tree_or_bins_with_little_noise(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = chooser.Chooser.laplace
 
@@ -181,7 +186,7 @@ def test_the_audit_finds_a_tree_with_little_noise(
         return lattice, scale // 16
 
     monkeypatch.setattr(chooser.Chooser, "laplace", less)
-    call, more = CASES["median"]
+    call, more = CASES[name]
     samples = answers(tmp_path, call, more, level="event", runs=4_000, **TREE)
     assert epsilon_at_least(*samples) > EPSILON
 
