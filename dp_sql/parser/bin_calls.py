@@ -29,6 +29,7 @@ from dp_sql.sensitivity.ownership import scans_of
 NAMES = ("HISTOGRAM", "HISTOGRAM_EXACT")
 MOST_BINS = 1000
 _INTEGER_ENDS = -(2**31), 2**31 - 1
+_SMALL = (Kind.TINYINT, Kind.SMALLINT, Kind.INTEGER)
 _ENDLESS = {Kind.DOUBLE: "inf", Kind.DATE: "infinity", Kind.TIMESTAMP: "infinity"}
 
 
@@ -202,7 +203,7 @@ def _key_type(argument: SqlType, places: Sequence[Fraction | str]) -> SqlType | 
     if argument.is_integer and all(isinstance(p, Fraction) and p.denominator == 1 for p in places):
         low, high = _INTEGER_ENDS
         small = all(low <= Fraction(p) <= high for p in places)
-        return sqltype.INTEGER if small and argument != sqltype.BIGINT else sqltype.BIGINT
+        return sqltype.INTEGER if small and argument.kind in _SMALL else sqltype.BIGINT
     if argument.is_numeric:
         return sqltype.DOUBLE
     known = (Kind.DATE, Kind.TIMESTAMP, Kind.VARCHAR)
