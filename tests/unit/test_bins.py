@@ -146,6 +146,20 @@ def test_the_error_that_explain_states_holds(connection: dp_sql.Connection) -> N
     assert len({*off}) > 20
 
 
+def test_a_count_of_the_map_has_an_interval(connection: dp_sql.Connection) -> None:
+    sql = "SELECT HISTOGRAM(g)[0] AS n, DP_INTERVAL_LOW(n), DP_INTERVAL_HIGH(n), HISTOGRAM(g) FROM rows"
+    (row,) = connection.sql(sql, epsilon="1e9").fetchall()
+    assert row[:3] == (334, 334, 334)
+    inside, runs = 0, 60
+    for _ in range(runs):
+        result = connection.sql(sql, epsilon=1)
+        ((_, low, high, _),) = result.fetchall()
+        inside += low <= 334 <= high
+        assert 80 < high - low < 200
+        assert result.intervals()[0][3] is None  # of the map as a whole
+    assert inside >= 0.8 * runs
+
+
 @pytest.mark.parametrize("call", REFUSED)
 def test_what_is_refused(connection: dp_sql.Connection, call: str) -> None:
     kind, words = REFUSED[call]
