@@ -44,6 +44,11 @@ tables:
 """
 # one row more, as (x, y), and the statistic that an attacker looks at
 CASES = {
+    "owners": ("COUNT(DISTINCT uid)", (4, 4)),
+    "deviation": ("STDDEV_SAMP(x)", (8, 4)),
+    "slope": ("REGR_SLOPE(y, x)", (8, 8)),
+    "all": ("CAST(BOOL_AND(x < 8) AS INTEGER)", (8, 4)),
+    "distance": ("DISTANCE_TO(x < 8)", (8, 4)),
     "count": ("COUNT(*)", (4, 4)),
     "sum": ("SUM(x)", (8, 4)),
     "mean": ("AVG(x)", (8, 4)),
