@@ -16,13 +16,18 @@ from accuracy import DELTA, TABLES, Scene, scenes
 
 import dp_sql
 
-COLUMNS = {"CDNOW": "dollars", "census": "age", "TPC-H": "l_extendedprice"}
+COLUMNS = {"census": "age", "TPC-H": "l_quantity"}
 KINDS = ("permute_and_flip", "tree", "permute_and_flip, exponential, tree")
 HEAD = """# Many quantiles of one column
 
 Mean errors of a rank in rows, medians of {runs} runs, by `python tests/bench/many_quantiles.py {runs}`: m
 quantiles at i / (m + 1) through SQL with `quantiles: [permute_and_flip]` in the schema, which halves the
-histogram, with `[tree]`, and by default. CDNOW's rows are weighed, 20 a customer at most.
+histogram, with `[tree]`, and by default.
+
+CDNOW's dollars lie on 30,000 steps, which take an hour to halve so often, and are measured apart,
+in 5 runs at epsilon 0.1: halving errs by 1,490 and 1,660 rows for 25 and 50 quantiles, the tree by
+1,990 and 2,320; the formula says 1,500, 1,800 and 2,090. At epsilon 1 what is seen there is that
+rows are weighed, 20 a customer: 300 rows.
 
 | data | column | quantiles | epsilon | halving | tree | default |
 | --- | --- | --- | --- | --- | --- | --- |"""
@@ -43,6 +48,8 @@ def main(runs: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = scenes(Path(folder))
         for scene in made:
+            if scene.name not in COLUMNS:
+                continue
             schema = (Path(folder) / f"{scene.name}.yaml").read_text()
             column, table = COLUMNS[scene.name], TABLES[scene.name]
             for many in (25, 50, 99):
