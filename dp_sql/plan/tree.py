@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 _MOST_LEVELS = 16
-_AFTER_CUT = 0.83  # of the error of a rank remains once no count is below 0
+_AFTER_CUT = 0.79  # of the error of a rank remains once no count is below 0
 
 
 @lru_cache(maxsize=256)
