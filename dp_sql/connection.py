@@ -152,27 +152,34 @@ class Connection:
         epsilon: Amount,
         delta: Amount | None = None,
         weights: Sequence[Amount] | None = None,
+        sample_rate: Amount | None = None,
     ) -> list[Result]:
         """Answer statements that are declared together and share one epsilon; results in their order.
 
         epsilon, delta: of all of them together. delta: where not given, each statement has its own, of
         the session or the schema. weights: how much each statement's squared error counts, 1 where not
         given; the epsilons are then those at which the sum is least (`Result.cost` tells them).
+        sample_rate: each release of each statement reads a fresh sample of the units, as with `sql`.
         All are charged in one transaction, or none is. Raises what `sql` raises; where one of them
         fails after that, all stay charged and none is returned.
         """
         self._open()
         asked = read_batch(queries, epsilon, delta, weights)
-        trial = [self._of_batch(*each) for each in zip(asked.queries, asked.even(), strict=True)]
-        spent = asked.split(trial)
-        prepared = [self._of_batch(*each) for each in zip(asked.queries, spent, strict=True)]
+
+        def prepare(spendings: Sequence[Spending]) -> list[stages.Prepared]:
+            each = zip(asked.queries, spendings, strict=True)
+            return [self._of_batch(query, spending, sample_rate) for query, spending in each]
+
+        prepared = prepare(asked.split(prepare(asked.even())))
         asked.check(prepared)
         with self._answering(self._reserve(list(zip(asked.queries, prepared, strict=True)))):
             return [self._run(one) for one in prepared]
 
-    def _of_batch(self, query: str, spending: Spending) -> stages.Prepared:
+    def _of_batch(
+        self, query: str, spending: Spending, sample_rate: Amount | None
+    ) -> stages.Prepared:
         with self._with_example(query):
-            return self._prepare(query, spending.epsilon, spending.delta, None, None, None)
+            return self._prepare(query, spending.epsilon, spending.delta, None, None, sample_rate)
 
     def _run(self, prepared: stages.Prepared) -> Result:
         """Answer a statement that is paid."""

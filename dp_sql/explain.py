@@ -9,18 +9,19 @@ from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
 from dp_sql.charges import debit_lines, times
+from dp_sql.mechanisms import tree
+from dp_sql.mechanisms.choice import beyond, rank_error
 from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.distinct import Counter
 from dp_sql.mechanisms.interval import laplace_half_width
 from dp_sql.mechanisms.local import proposal
 from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
-from dp_sql.mechanisms.ranks import beyond, rank_error
 from dp_sql.mechanisms.selection import Coins
 from dp_sql.mechanisms.spread import has_public_noise, spread_of
 from dp_sql.plan.block import BlockMeasure
 from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.facts import HistogramFacts
-from dp_sql.plan.histogram import Choice, Extreme, Histogram, Popular, Quantile
+from dp_sql.plan.histogram import Bin, Choice, Extreme, Histogram, Popular, Quantile
 from dp_sql.plan.printer import expression_text, measure_text, relation_text
 from dp_sql.plan.relation import Measure, PresenceMeasure
 from dp_sql.plan.release import (
@@ -251,17 +252,24 @@ def _histogram(
     """Return what is counted for values that are chosen by their rank, and how they are chosen."""
     measure = histogram.measure
     argument = "?" if measure.argument is None else expression_text(measure.argument)
-    ends = f"[{float(measure.low):g}, {float(measure.high):g}]"
+    low, high = histogram.ratios or (measure.low, measure.high)
+    ends = f"[{float(low):g}, {float(high):g}]"
+    ratio = " of one ratio" if histogram.ratios else ""
     candidates = measure.cells * histogram.fine + 1
     how = histogram.kind.value.replace("_", " ")
     delta = f", delta {show(chooser.delta)}" if histogram.kind.is_local else ""
+    if any(isinstance(choice, Bin) for choice in histogram.choices):
+        how = "all weights with Laplace noise"
+    how = f"{how}, epsilon {show(chooser.epsilon)}{delta} each, {candidates} candidates"
     if histogram.together:
-        how += ", the histogram halved at one quantile after another"
+        how = how.replace(",", ", the histogram halved at one quantile after another,", 1)
+    if histogram.kind is ChoiceKind.TREE:
+        how = tree.described(histogram, chooser)
     return [
-        f"  histogram h{index}: {argument} in {ends}, {measure.cells} steps",
+        f"  histogram h{index}: {argument} in {ends}, {measure.cells} steps{ratio}",
         *("    " + line for line in relation_text(histogram.relation).splitlines()),
         f"    contribution: {facts.rule}",
-        f"    choice: {how}, epsilon {show(chooser.epsilon)}{delta} each, {candidates} candidates",
+        f"    choice: {how}",
     ]
 
 
@@ -271,6 +279,9 @@ def _rank_error(step: Step, readout: ChoiceReadout) -> str:
     rank = histogram.choices[readout.position]
     if histogram.kind.is_local:
         return _local_error(histogram, rank)
+    if isinstance(rank, Bin):
+        lattice, scale = chooser.laplace()
+        return f"± {laplace_half_width(scale, 0.95) / lattice / histogram.unit:.6g} in 95 % of runs"
     if isinstance(rank, Popular):
         return "the heaviest value, or one with about as many rows"
     if isinstance(rank, Extreme):

@@ -50,6 +50,7 @@ from dp_sql.postprocess import (
 )
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.result import Interval
+from dp_sql.sampling import cheaper
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.sqltype import BIGINT, DOUBLE, SqlType
 from dp_sql.sensitivity.blocks import Debit, debit
@@ -161,19 +162,32 @@ def measured(
     if any(fact.sample_rate != rate for fact in facts):
         raise InternalError("a plan reads another sample than its release")
     gaussian = gaussian_allowed(parsed.tables, catalog)
-    # on a sample Gaussian noise has the better Rényi curve, and steps are many
-    alone = rate is not None and gaussian and delta > 0 and sigma1(epsilon, delta) is not None
-    measurements = calibrate_sets(
-        list(zip(plans, facts, strict=True)),
-        epsilon=epsilon,
-        delta=delta,
-        gaussian_allowed=gaussian,
-        laplace_allowed="laplace" in catalog.mechanisms.noise and not alone,
-        min_units=limits_of(parsed, catalog).min_units_per_group,
-    )
-    if rate is not None:
-        measurements = tuple(in_all(m, part.epsilon, rate) for m in measurements)
-    return list(zip(plans, facts, measurements, strict=True))
+    laplace = "laplace" in catalog.mechanisms.noise
+
+    def calibrated(*, laplace: bool, gaussian: bool) -> tuple[Measurement, ...]:
+        found = calibrate_sets(
+            list(zip(plans, facts, strict=True)),
+            epsilon=epsilon,
+            delta=delta,
+            gaussian_allowed=gaussian,
+            laplace_allowed=laplace,
+            min_units=limits_of(parsed, catalog).min_units_per_group,
+        )
+        return found if rate is None else tuple(in_all(m, part.epsilon, rate) for m in found)
+
+    if (
+        rate is not None
+        and laplace
+        and gaussian
+        and delta > 0
+        and sigma1(epsilon, delta) is not None
+    ):
+        ways = [calibrated(laplace=laplace, gaussian=not laplace) for laplace in (True, False)]
+        budgets = [catalog.tables[table].budget for table in parsed.tables]
+        found = tuple(cheaper(some, budgets) for some in zip(*ways, strict=True))
+    else:
+        found = calibrated(laplace=laplace, gaussian=gaussian)
+    return list(zip(plans, facts, found, strict=True))
 
 
 def declared(release: Release) -> list[tuple[str, SqlType]]:
@@ -307,7 +321,7 @@ def _columns(
     if any(catalog.tables[t].round_counts for t in parsed.tables):
         found = [
             [
-                np.maximum(v, 0) if a.kind.value.startswith("COUNT") else v
+                np.maximum(v, 0) if a.kind.value.startswith(("COUNT", "HISTOGRAM")) else v
                 for a, v in zip(parsed.aggregates, values, strict=True)
             ]
             for values in found

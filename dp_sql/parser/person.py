@@ -479,4 +479,4 @@ def _place(node: exp.Bracket) -> int | None:
     sign = 1
     if isinstance(place, exp.Neg):
         place, sign = place.this, -1
-    return sign * int(place.name) if isinstance(place, exp.Literal) and place.is_int else None
+    return sign * int(place.name) - 1 if isinstance(place, exp.Literal) and place.is_int else None

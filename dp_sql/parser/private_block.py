@@ -10,6 +10,7 @@ from sqlglot import exp
 from dp_sql.parser import examples
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.correlated import keys_of, require_own, unmatched
+from dp_sql.parser.dialect import Reading
 from dp_sql.parser.expressions import Expressions, Hook, merged_owners
 from dp_sql.parser.group_keys import grouping, key_nodes
 from dp_sql.parser.joins import Step, join
@@ -320,7 +321,7 @@ class PrivateBlock:
 
     def _counted(self) -> str:
         """Return what counts the combinations of the select list."""
-        items = [item.unalias().sql(dialect="duckdb") for item in self._node.expressions]
+        items = [item.unalias().sql(dialect=Reading) for item in self._node.expressions]
         counted = items[0] if len(items) == 1 else f"({', '.join(items)})"
         return f"COUNT(DISTINCT {counted})"
 

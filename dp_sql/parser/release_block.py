@@ -10,6 +10,7 @@ from sqlglot import exp
 from dp_sql.errors import QueryError
 from dp_sql.parser import aggregates, examples, options, truth
 from dp_sql.parser.aggregate_calls import AggregateCalls
+from dp_sql.parser.bin_calls import shown
 from dp_sql.parser.correlated import outer_columns
 from dp_sql.parser.dialect import unnamed
 from dp_sql.parser.expressions import Expressions, merged_owners
@@ -62,7 +63,9 @@ class ReleaseBlock:
         self._keys: list[Key] = []
         self._written: list[tuple[exp.Expr, str]] = []  # keys as the text has them
         self._sets: list[tuple[int, ...]] = []
-        self._calls = AggregateCalls(statement, scope, self._binder, self._owners, padded)
+        self._calls = AggregateCalls(
+            statement, scope, self._binder, self._owners, padded, self._source
+        )
         self._intervals = IntervalCalls(statement)
         self._name, self._position = "", 0
 
@@ -213,6 +216,9 @@ class ReleaseBlock:
         compared = None if call is None else truth.counted(call)
         if compared is not None:
             return self._open(compared)
+        bins = None if call is None else self._calls.binned(call)
+        if bins is not None:
+            return shown(bins[0], [self._released(name) for name in bins[1]])
         if call is not None:
             names, listed = self._calls.columns(call)
             columns = [self._released(name) for name in names]

@@ -45,6 +45,7 @@ class AggregateKind(StrEnum):
     MAX = "MAX"
     MODE = "MODE"
     TOP_K = "TOP_K"
+    HISTOGRAM = "HISTOGRAM"
     COVAR_POP = "COVAR_POP"
     COVAR_SAMP = "COVAR_SAMP"
     CORR = "CORR"

@@ -161,6 +161,7 @@ class ChoiceKind(StrEnum):
     NOISY_MAX_GUMBEL has the law of EXPONENTIAL. NOISY_MAX_LAPLACE chooses by weights with Laplace
     noise on each, so that several are chosen at the price of one. The local ones compute the exact
     answer, with noise for how far it could move from these very data: they need a delta.
+    TREE: of quantiles, MIN and MAX, all of them from one tree of noisy counts.
     SMOOTH_SENSITIVITY: of quantiles. PROPOSE_TEST_RELEASE: of quantiles and MODE; it may give NULL.
     """
 
@@ -168,6 +169,7 @@ class ChoiceKind(StrEnum):
     EXPONENTIAL = "exponential"
     NOISY_MAX_GUMBEL = "noisy_max_gumbel"
     NOISY_MAX_LAPLACE = "noisy_max_laplace"
+    TREE = "tree"
     SMOOTH_SENSITIVITY = "smooth_sensitivity"
     PROPOSE_TEST_RELEASE = "propose_test_release"
 
@@ -202,8 +204,17 @@ class Mechanisms:
     """
 
     noise: tuple[str, ...] = ("laplace", "gaussian")
-    quantiles: tuple[ChoiceKind, ...] = (ChoiceKind.PERMUTE_AND_FLIP, ChoiceKind.EXPONENTIAL)
-    mode: tuple[ChoiceKind, ...] = tuple(kind for kind in ChoiceKind if not kind.is_local)
+    quantiles: tuple[ChoiceKind, ...] = (
+        ChoiceKind.PERMUTE_AND_FLIP,
+        ChoiceKind.EXPONENTIAL,
+        ChoiceKind.TREE,
+    )
+    mode: tuple[ChoiceKind, ...] = (
+        ChoiceKind.PERMUTE_AND_FLIP,
+        ChoiceKind.EXPONENTIAL,
+        ChoiceKind.NOISY_MAX_GUMBEL,
+        ChoiceKind.NOISY_MAX_LAPLACE,
+    )
     keys: tuple[KeyRule, ...] = tuple(KeyRule)
 
 

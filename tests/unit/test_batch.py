@@ -54,6 +54,25 @@ def epsilons(results: list[dp_sql.Result]) -> list[Fraction]:
     return [r.cost["people"].epsilon if r.cost else Fraction(0) for r in results]
 
 
+def test_statements_of_a_batch_read_samples_of_their_own(people: dp_sql.Connection) -> None:
+    sizes = set()
+    for _ in range(6):
+        first, second = people.batch([COUNT, CITIES], epsilon=150, sample_rate="0.5")
+        ((whole,),) = first.fetchall()
+        sizes.add((whole, sum(n for _, n in second.fetchall())))
+        assert first.notes == (
+            "Numbers are those of a sample that holds each unit with probability 0.5.",
+        )
+    assert len({one for one, _ in sizes}) > 1
+    assert any(one != other for one, other in sizes)
+    noisy = people.batch([COUNT, CITIES], epsilon=1, sample_rate="0.5")
+    assert sum(epsilons(noisy)) <= 1
+    with pytest.raises(ParameterError, match="sample_rate"):
+        people.batch([COUNT], epsilon=1, sample_rate=2)
+    with pytest.raises(QueryError, match="private keys"):
+        people.batch([COUNT, NAMES], epsilon=1, sample_rate="0.5")
+
+
 def test_answers_come_in_order_and_at_huge_epsilon_are_duckdbs(people: dp_sql.Connection) -> None:
     results = people.batch([CITIES, "SELECT COUNT(*) AS n FROM towns", COUNT], epsilon=1000)
     assert [r.fetchall() for r in results] == [
