@@ -16,6 +16,6 @@ def open_ledger(where: str | Path) -> Ledger:
     file is no ledger, is empty, damaged or of another layout, or another process holds it.
     """
     from dp_sql.budget.ledger import Ledger  # noqa: PLC0415  only who opens one needs SQLite
-    from dp_sql.budget.store import open_store  # noqa: PLC0415
+    from dp_sql.budget.sqlite import open_sqlite  # noqa: PLC0415
 
-    return Ledger(open_store(where))
+    return Ledger(open_sqlite(where))

@@ -7,7 +7,7 @@ Why:     one transaction that no other overlaps reads what was spent, decides, a
          charge back.
          A raise is such a transaction too: it changes what fits, never what was spent, and is one
          link of the same chain.
-Assumes: the caller reserves before it reads data, and what `store` assumes. Who may call
+Assumes: the caller reserves before it reads data, and what its store assumes (`sqlite`). Who may call
          `raise_budget` is whoever may write the file: analysts' names are told apart, not proved.
 Source:  [Rogers2016] for the filters that decide; see `accountant`.
 
@@ -18,7 +18,6 @@ depends on clocks.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -42,7 +41,7 @@ from dp_sql.budget.record import (
     Status,
     Verification,
 )
-from dp_sql.budget.store import Store
+from dp_sql.budget.store import Store, Transaction
 from dp_sql.budget.verify import verify
 from dp_sql.errors import LedgerError
 from dp_sql.privacy.cost import Cost
@@ -195,7 +194,7 @@ class Ledger:
         before `known_head`.
         """
         with self._store.transaction(write=False) as connection:
-            return verify(connection, known_head)
+            return verify(connection, self._store.damage(connection), known_head)
 
     def export(self, write: Callable[[str], object]) -> None:
         """Give the whole ledger to `write`, line by line, as `export` says. No charge waits for it."""
@@ -222,7 +221,7 @@ class Ledger:
 
 
 def _charge(
-    connection: sqlite3.Connection, identity: str, costs: list[Cost]
+    connection: Transaction, identity: str, costs: list[Cost]
 ) -> tuple[Registration, list[Spend]]:
     """Add costs to the sums of one table, or raise BudgetExceededError where it has no room for all.
 
@@ -240,7 +239,7 @@ def _charge(
 
 
 def _append(
-    connection: sqlite3.Connection,
+    connection: Transaction,
     asked: tuple[int, str, StatementRecord],
     known: Registration,
     cost: Cost,
@@ -264,7 +263,7 @@ def _append(
     rows.add_entry(connection, entry, known.digest, previous)
 
 
-def _registered(connection: sqlite3.Connection, identity: str) -> Registration:
+def _registered(connection: Transaction, identity: str) -> Registration:
     known = rows.registration(connection, identity)
     if known is None:
         raise LedgerError(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dp_sql.budget import rows
 from dp_sql.budget.accountant import NOTHING, fits
 from dp_sql.budget.raising import lowered
 from dp_sql.budget.record import GENESIS, Registration, Verification, digest
+from dp_sql.budget.store import Transaction
 from dp_sql.errors import LedgerError
 
 
@@ -80,15 +80,17 @@ class Checker:
                 self.tables[table.identity] = replace(table, raised=raised.of(table))
 
 
-def verify(connection: sqlite3.Connection, known_head: str | None = None) -> Verification:
+def verify(
+    connection: Transaction, damage: Sequence[str], known_head: str | None = None
+) -> Verification:
     """Return how many entries the ledger holds and one sentence for each thing wrong with it.
 
+    damage: what the database finds wrong with its pages; then nothing else is looked at.
     Where a page, a row or a digest can't be read the sentence about it is the last one, since what
     follows from it can't be checked.
     """
-    damage = [row[0] for row in connection.execute("PRAGMA integrity_check(20)")]
-    if damage != ["ok"]:
-        return Verification(0, tuple(f"SQLite: {line}" for line in damage))
+    if damage:
+        return Verification(0, tuple(damage))
     found: list[str] = []
     try:
         checker = Checker(rows.registrations(connection), known_head)
