@@ -1,6 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
+
+if TYPE_CHECKING:
+    from postgres_cluster import Cluster
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -14,3 +21,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Cluster]:
+    """Yield the PostgreSQL server that all workers share."""
+    from postgres_cluster import shared_cluster  # noqa: PLC0415  few tests need the driver
+
+    folder = tmp_path_factory.getbasetemp()
+    with shared_cluster(folder if worker_id == "master" else folder.parent) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def database(cluster: Cluster, worker_id: str) -> str:
+    """Return the name of this worker's database."""
+    name = f"ledger_{worker_id}"
+    cluster.run(f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}")
+    return name
+
+
+@pytest.fixture
+def postgres(cluster: Cluster, database: str) -> str:
+    """Return the URL of a database without a ledger, for the role that owns it."""
+    cluster.run("DROP SCHEMA IF EXISTS dp_sql CASCADE", database=database)
+    return cluster.url(database)
+
+
+@pytest.fixture(params=["memory", "file", "postgres"])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
+    """Return where a new ledger goes: memory, a file, a PostgreSQL database."""
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres"))
+    return ":memory:" if request.param == "memory" else tmp_path / "shop.ledger"

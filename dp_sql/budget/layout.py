@@ -5,11 +5,16 @@ Every version only adds to the one before, so an upgrade is a transaction that c
 
 from __future__ import annotations
 
-import sqlite3
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from dp_sql.budget.store import Transaction
 from dp_sql.errors import LedgerError
 
-VERSION = 2
+if TYPE_CHECKING:
+    import sqlite3
+
+VERSION = 3
 """The layout below. Earlier ones are upgraded, later ones refused."""
 
 _FIRST = (
@@ -99,11 +104,36 @@ _SECOND = (
 )
 
 
-def create(connection: sqlite3.Connection) -> None:
+# What every role may see of a ledger in PostgreSQL, where it sees the entries of its analyst alone.
+_THIRD = (
+    """
+    CREATE VIEW chain_end AS
+    SELECT * FROM (SELECT id, hash FROM entries ORDER BY id DESC LIMIT 1) AS last_entry
+    UNION ALL
+    SELECT * FROM (SELECT id, hash FROM raises ORDER BY id DESC LIMIT 1) AS last_raise
+    ORDER BY id DESC LIMIT 1
+    """,
+    "CREATE VIEW next_statement AS SELECT COALESCE(MAX(id), 0) + 1 AS id FROM statements",
+)
+
+_VERSIONS = (_FIRST, _SECOND, _THIRD)
+"""What each version adds to the one before."""
+
+
+def steps(since: int) -> Iterator[str]:
+    """Yield the statements that give a ledger of version `since` this layout; 0 is an empty one."""
+    for version in _VERSIONS[since:]:
+        yield from version
+    if since == 0:
+        yield f"INSERT INTO schema_version VALUES ({VERSION})"
+    else:
+        yield f"UPDATE schema_version SET version = {VERSION}"
+
+
+def create(connection: Transaction) -> None:
     """Make the tables of an empty ledger."""
-    for statement in (*_FIRST, *_SECOND):
+    for statement in steps(0):
         connection.execute(statement)
-    connection.execute("INSERT INTO schema_version VALUES (?)", (VERSION,))
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
@@ -111,24 +141,24 @@ def upgrade(connection: sqlite3.Connection) -> None:
 
     The connection is in no transaction. Raises LedgerError for a later layout.
     """
-    if _version(connection) == VERSION:
+    if version(connection) == VERSION:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if _version(connection) != VERSION:  # nobody was quicker
-            for statement in _SECOND:
+        found = version(connection)
+        if found != VERSION:  # nobody was quicker
+            for statement in steps(found):
                 connection.execute(statement)
-            connection.execute("UPDATE schema_version SET version = ?", (VERSION,))
         connection.commit()
     except BaseException:
         connection.rollback()
         raise
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def version(connection: Transaction) -> int:
     """Return the version of the layout, or raise LedgerError where this module doesn't know it."""
-    found = [row[0] for row in connection.execute("SELECT version FROM schema_version")]
-    if len(found) == 1 and found[0] in (1, VERSION):
+    found = [row["version"] for row in connection.execute("SELECT version FROM schema_version")]
+    if len(found) == 1 and found[0] in range(1, VERSION + 1):
         return int(found[0])
     shown = found[0] if len(found) == 1 else "none"
     raise LedgerError(

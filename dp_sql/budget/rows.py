@@ -68,8 +68,7 @@ _RAISE = (
     "previous",
     "hash",
 )
-_LAST = "SELECT * FROM (SELECT id, hash FROM {0} ORDER BY id DESC LIMIT 1) AS last_of_{0}"
-_HEAD = f"{_LAST.format('entries')} UNION ALL {_LAST.format('raises')} ORDER BY id DESC LIMIT 1"
+_HEAD = "SELECT id, hash FROM chain_end"
 _ADD_RAISE = _insert("raises", _RAISE)
 _RAISES = f"SELECT {_listed(_RAISE)} FROM raises ORDER BY id"
 _LAST_RAISE = (
@@ -84,7 +83,7 @@ _ADD_SUMS = _insert("sums", _TOTALS)
 _SET_SUMS = f"UPDATE sums SET {_listed(_TOTALS[1:], '{0} = :{0}')} WHERE identity = :identity"
 _ADD_STATEMENT = (
     f"INSERT INTO statements (id, {_listed(_STATEMENT)}) VALUES "
-    f"((SELECT COALESCE(MAX(id), 0) + 1 FROM statements), {_listed(_STATEMENT, ':{}')}) RETURNING id"
+    f"((SELECT id FROM next_statement), {_listed(_STATEMENT, ':{}')}) RETURNING id"
 )
 _SET_STATUS = (
     "UPDATE statements SET status = :status "

@@ -27,10 +27,9 @@ from dp_sql.schema.catalog import AccountantKind
 ONE = budget("1", "1e-6", AccountantKind.PURE, "1e-6")
 
 
-@pytest.fixture(params=["memory", "file"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    where = ":memory:" if request.param == "memory" else tmp_path / "shop.ledger"
-    with new_ledger(where, ONE) as opened:
+@pytest.fixture
+def ledger(anywhere: str | Path) -> Iterator[Ledger]:
+    with new_ledger(anywhere, ONE) as opened:
         yield opened
 
 
