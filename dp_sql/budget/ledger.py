@@ -194,6 +194,7 @@ class Ledger:
         before `known_head`.
         """
         with self._store.transaction(write=False) as connection:
+            self._store.check_whole(connection)
             return verify(connection, self._store.damage(connection), known_head)
 
     def export(self, write: Callable[[str], object]) -> None:
@@ -201,8 +202,16 @@ class Ledger:
         from dp_sql.budget.export import lines  # noqa: PLC0415  answers need none
 
         with self._store.transaction(write=False) as connection:
+            self._store.check_whole(connection)
             for line in lines(rows.registrations(connection), rows.chain(connection)):
                 write(line)
+
+    def grant(self, role: str, analyst: str) -> list[str]:
+        """Let a role of the ledger's database ask as `analyst`, and no more; return what was run.
+
+        Raises LedgerError where the database knows no roles or this one may not grant.
+        """
+        return self._store.grant(role, analyst)
 
     def close(self) -> None:
         """Close the ledger; what it holds stays, unless it is in memory."""

@@ -94,24 +94,17 @@ class PostgresStore(Store):
         )
         super().__init__(place_text(url), shared=True)
 
-    def damage(self, transaction: Transaction) -> list[str]:
-        """Return nothing: PostgreSQL finds damaged pages when it reads them.
-
-        Raises LedgerError for a role that doesn't see every statement.
-        """
+    def check_whole(self, transaction: Transaction) -> None:
+        """Raise LedgerError for a role that sees the statements of one analyst alone."""
         hidden = transaction.execute("SELECT row_security_active('statements') AS hidden")
         if hidden.fetchone()["hidden"]:
             raise LedgerError(
                 f"This database role sees its own statements of the ledger {self.name} alone.",
                 hint="the owner of the ledger can read it all",
             )
-        return []
 
     def grant(self, role: str, analyst: str) -> list[str]:
-        """Let a database role ask as `analyst`, and no more; return the statements that did it.
-
-        Raises LedgerError unless this role owns the ledger.
-        """
+        """Let a database role ask as `analyst`, and no more; return the statements for it."""
         statements = postgres_layout.grant(role, analyst)
         with self.transaction(write=True) as transaction:
             found = transaction.execute(_POWERS, {"role": role}).fetchone()

@@ -36,7 +36,7 @@ _AMOUNTS = ("pure", "rdp", "selection_delta", "epsilon", "delta")
 def steps(since: int) -> Iterator[str]:
     """Yield what gives a ledger of version `since` this layout and its guards; 0 is an empty one."""
     if since:
-        yield "DROP TRIGGER keep ON schema_version"
+        yield "DROP TRIGGER IF EXISTS keep ON schema_version"
     for statement in layout.steps(since):
         if "CREATE TRIGGER" not in statement:  # SQLite's, for which there are guards here
             yield _portable(statement)

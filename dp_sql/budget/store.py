@@ -90,12 +90,23 @@ class Store(ABC):
             self._closed = True
             self._disconnect()
 
-    @abstractmethod
-    def damage(self, transaction: Transaction) -> list[str]:
-        """Return what the database itself finds wrong with its pages, a sentence each.
+    def damage(self, transaction: Transaction) -> list[str]:  # noqa: ARG002  some databases can't look
+        """Return what the database itself finds wrong with its pages, a sentence each."""
+        return []
 
-        Raises LedgerError where the transaction can't read the whole ledger.
+    @abstractmethod
+    def check_whole(self, transaction: Transaction) -> None:
+        """Raise LedgerError unless the transaction can read the whole ledger."""
+
+    def grant(self, role: str, analyst: str) -> list[str]:
+        """Let a role of the database ask as `analyst`, and no more; return the statements for it.
+
+        Raises LedgerError where the database has no roles or this one may not grant.
         """
+        raise LedgerError(
+            f"The ledger {self.name} is a file, so {role!r} can be no role that asks as {analyst!r}.",
+            hint="a ledger in PostgreSQL; a file is as open as its permissions",
+        )
 
     @abstractmethod
     def _begin(self, kind: Kind) -> Transaction:

@@ -60,7 +60,7 @@ def opened(where: Where) -> Iterator[Ledger]:
     if ledger is None:
         raise LedgerError(
             f"There is no ledger {place_text(place)}: nothing was asked yet.",
-            hint="the first connection makes it; --ledger FILE names another",
+            hint="the first connection makes it; --ledger names another",
         )
     with ledger:
         yield ledger
@@ -130,6 +130,12 @@ def export(where: Where, output: Path | None) -> str:
         except OSError as error:
             raise LedgerError(f"{str(output)!r} can't be written: {error.strerror}.") from None
     return f"wrote {output}; `dpsql ledger verify {output}` reads it\n"
+
+
+def grant(where: Where, role: str, analyst: str) -> str:
+    """Let a role of the ledger's database ask as an analyst; return the statements that did it."""
+    with opened(where) as ledger:
+        return "".join(f"{statement};\n" for statement in ledger.grant(role, analyst))
 
 
 def _verified(where: Where, known_head: str | None) -> Verification:

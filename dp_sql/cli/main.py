@@ -157,7 +157,9 @@ def _add_places(parser: argparse.ArgumentParser, table: str | None = None) -> No
     parser.add_argument("--data-dir", metavar="DIR", type=Path, help="the folder of the data files")
     parser.add_argument("--database", metavar="URL", help="where the tables are, if not in SCHEMA")
     parser.add_argument(
-        "--ledger", metavar="FILE", help='where the budget is kept; ":memory:" forgets it'
+        "--ledger",
+        metavar="PLACE",
+        help='where the budget is kept: a file, postgresql://…, or ":memory:", which forgets it',
     )
 
 
