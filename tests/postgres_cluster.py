@@ -134,8 +134,8 @@ def shared_cluster(meeting: Path) -> Iterator[Cluster]:
         with _locked(meeting) as users:
             _count(users, -1)
             if users.read_text().endswith(" 0"):
-                cluster.stop()
-                shutil.rmtree(cluster.folder)
+                cluster.crash()
+                shutil.rmtree(cluster.folder, ignore_errors=True)
                 users.unlink()
 
 

@@ -10,6 +10,7 @@ from dp_sql.errors import LedgerError
 
 if TYPE_CHECKING:
     from dp_sql.budget.ledger import Ledger
+    from dp_sql.budget.store import Store
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _POSTGRES = frozenset(("postgresql", "postgres", "postgresql+psycopg"))
@@ -25,14 +26,19 @@ def open_ledger(where: str | Path) -> Ledger:
     """
     from dp_sql.budget.ledger import Ledger  # noqa: PLC0415  only who opens one needs a database
 
+    return Ledger(open_store(where))
+
+
+def open_store(where: str | Path) -> Store:
+    """Return the database of the ledger at `where`, which `open_ledger` opens."""
     if is_url(where):
         _check_scheme(str(where))
         from dp_sql.budget.postgres import open_postgres  # noqa: PLC0415
 
-        return Ledger(open_postgres(str(where)))
+        return open_postgres(str(where))
     from dp_sql.budget.sqlite import open_sqlite  # noqa: PLC0415
 
-    return Ledger(open_sqlite(where))
+    return open_sqlite(where)
 
 
 def existing_ledger(where: str | Path) -> Ledger | None:

@@ -103,9 +103,56 @@ _SECOND = (
     """,
 )
 
-
-# What every role may see of a ledger in PostgreSQL, where it sees the entries of its analyst alone.
+# A table has terms where its budget is more than one sum for all time and everybody. Its digest
+# covers them, so an earlier dp_sql, which doesn't know of them, can't charge such a table.
+# `part` is 'every' (charges to every block), 'block', or 'peak' (the most that any block has).
+# The views are what every role may see of a ledger in PostgreSQL, of all entries and statements.
 _THIRD = (
+    """
+    CREATE TABLE terms (
+        identity TEXT NOT NULL PRIMARY KEY REFERENCES tables (identity),
+        renew TEXT NOT NULL,
+        blocks TEXT,
+        cap_epsilon TEXT,
+        cap_delta TEXT,
+        cap_selection_delta TEXT,
+        cap_alpha TEXT,
+        people TEXT
+    )
+    """,
+    """
+    CREATE TABLE scopes (
+        entry INTEGER NOT NULL PRIMARY KEY REFERENCES entries (id),
+        period TEXT NOT NULL,
+        blocks TEXT,
+        cap TEXT
+    )
+    """,
+    """
+    CREATE TABLE cap_raises (
+        raise INTEGER NOT NULL PRIMARY KEY REFERENCES raises (id),
+        cap_epsilon TEXT NOT NULL,
+        cap_delta TEXT NOT NULL,
+        cap_selection_delta TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE accounts (
+        identity TEXT NOT NULL REFERENCES tables (identity),
+        analyst TEXT NOT NULL,
+        period TEXT NOT NULL,
+        part TEXT NOT NULL CHECK (part IN ('every', 'peak', 'block')),
+        block TEXT NOT NULL,
+        entries INTEGER NOT NULL,
+        pure TEXT NOT NULL,
+        rdp TEXT NOT NULL,
+        selection_delta TEXT NOT NULL,
+        epsilon TEXT NOT NULL,
+        delta TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        PRIMARY KEY (identity, analyst, period, part, block)
+    )
+    """,
     """
     CREATE VIEW chain_end AS
     SELECT * FROM (SELECT id, hash FROM entries ORDER BY id DESC LIMIT 1) AS last_entry

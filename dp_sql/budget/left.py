@@ -98,24 +98,25 @@ def largest_epsilon(rule: Filter, spent: Spend, cost: Cost) -> Fraction | None:
     return math.floor(low * step / digit) * digit
 
 
-def refusal(table: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExceededError:
-    """Return the error for a statement that costs `cost` and doesn't fit `table`.
+def refusal(account: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExceededError:
+    """Return the error for a statement that costs `cost` and doesn't fit an account.
 
-    It names the rule that has no room, what is asked and what is left.
+    account: what has no room, as it stands in a sentence ("`orders`"). The error names the
+    rule that has no room, what is asked and what is left.
     """
     asked = price(rule, cost)
     after = spent + asked
     for (limit,) in (part for part in limits(rule) if len(part) == 1):
         if limit.rule in _DELTAS and not limit.holds(after):
-            return _delta_refusal(table, _share(limit, asked), _share(limit, spent))
+            return _delta_refusal(account, _share(limit, asked), _share(limit, spent))
     if rule.kind is AccountantKind.PURE and after.pure is None:
         return BudgetExceededError(
-            f"`{table}` is guarded by the accountant `pure`, which has no room for Gaussian noise: "
+            f"{account} is guarded by the accountant `pure`, which has no room for Gaussian noise: "
             "no finite epsilon bounds it.",
             hint="ask with delta = 0, which chooses Laplace noise",
         )
     by_rule = {share.rule: share for share in shares(rule, spent)}
-    what = f"Asked epsilon {show_up(cost.epsilon)} of `{table}`"
+    what = f"Asked epsilon {show_up(cost.epsilon)} of {account}"
     if "epsilon" in by_rule:
         left = by_rule["epsilon"]
         message = (
@@ -135,9 +136,9 @@ def refusal(table: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExceede
     return BudgetExceededError(message, hint="a smaller epsilon")
 
 
-def _delta_refusal(table: str, asked: Share, left: Share) -> BudgetExceededError:
+def _delta_refusal(account: str, asked: Share, left: Share) -> BudgetExceededError:
     return BudgetExceededError(
-        f"Asked {show_up(asked.spent or Fraction(0))} of {_DELTAS[left.rule]} of `{table}`; "
+        f"Asked {show_up(asked.spent or Fraction(0))} of {_DELTAS[left.rule]} of {account}; "
         f"{show_down(left.left)} of {show_down(left.budget)} is left.",
         hint="a smaller delta, or keys whose values the schema lists: they need no delta",
     )

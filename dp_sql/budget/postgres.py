@@ -22,7 +22,7 @@ there is no answer either.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
@@ -253,6 +253,9 @@ class _Transaction:
         self._connection = connection
 
     def execute(self, statement: str, binds: Mapping[str, Any] | None = None, /) -> _Rows:
+        return _Rows(self._connection.execute(_text(statement), binds))
+
+    def executemany(self, statement: str, binds: Sequence[Mapping[str, Any]], /) -> _Rows:
         return _Rows(self._connection.execute(_text(statement), binds))
 
     def script(self, statements: str) -> None:

@@ -1,8 +1,8 @@
 """The layout of a ledger in PostgreSQL: the tables of `layout`, guards over them, and roles.
 
 Claim:   a role that `grant` lets ask can add charges and note what became of its own statements. It
-         can't take a charge back, lower a sum, raise a budget, register a table, or read what
-         another analyst asked.
+         can't take a charge back, lower a sum, raise a budget, register a table, begin a period
+         early, or read what another analyst asked.
 Why:     it has INSERT and SELECT, UPDATE of sums and of the status alone, and row security shows it
          the statements of its analyst, and their entries, alone. Triggers, which hold for every
          role, refuse to change or remove a row, to lower a sum, to answer a statement twice and to
@@ -28,8 +28,16 @@ GUARDED = "DP001"
 NOT_DURABLE = "DP002"
 """The SQLSTATE of a transaction on a server that may lose what it commits."""
 
-_KEPT = ("schema_version", "tables", "entries", "raises")  # rows that never change
-_CHANGED = ("statements", "sums")  # rows of which some part does
+_CHAIN = ("entries", "raises")
+_KEPT = ("schema_version", "tables", "terms", "scopes", "cap_raises", *_CHAIN)  # never change
+_COUNTED = ("sums", "accounts")  # only grow
+_CHANGED = ("statements", *_COUNTED)
+_PERIODS = {  # as `periods` names them
+    "daily": "YYYY-MM-DD",
+    "weekly": 'IYYY-"W"IW',
+    "monthly": "YYYY-MM",
+    "yearly": "YYYY",
+}
 _AMOUNTS = ("pure", "rdp", "selection_delta", "epsilon", "delta")
 
 
@@ -49,9 +57,9 @@ def _portable(statement: str) -> str:
     return re.sub(r"\bTEXT\b", 'TEXT COLLATE "C"', wide)
 
 
-def _function(name: str, body: str) -> str:
+def _function(name: str, body: str, rights: str = "SECURITY DEFINER") -> str:
     return (
-        f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER "
+        f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql {rights} "
         f"SET search_path = {SCHEMA}, pg_temp AS $guard$ BEGIN {body} END $guard$"
     )
 
@@ -72,7 +80,9 @@ def _guards() -> Iterator[str]:
     yield _function("only_reserved", _refuse("NEW.status = 'reserved'") + " RETURN NEW;")
     same = "to_jsonb(NEW) - 'status' = to_jsonb(OLD) - 'status' AND OLD.status = 'reserved'"
     yield _function("only_status", _refuse(same) + " RETURN NEW;")
-    grown = f"NEW.identity = OLD.identity AND NEW.entries >= OLD.entries AND {more}"
+    counts = "".join(f" - '{column}'" for column in ("entries", *_AMOUNTS, "digest"))
+    same = f"to_jsonb(NEW){counts} = to_jsonb(OLD){counts}"
+    grown = f"{same} AND NEW.entries >= OLD.entries AND {more}"
     yield _function("only_more", _refuse(grown) + " RETURN NEW;")
     end = "SELECT id, hash FROM chain_end"
     follows = (
@@ -80,6 +90,13 @@ def _guards() -> Iterator[str]:
         f" OR (NEW.id - 1, NEW.previous) = ({end})"
     )
     yield _function("follow", _refuse(follows) + " RETURN NEW;")
+    begun = " ".join(
+        f"WHEN '{renew}' THEN to_char(now() AT TIME ZONE 'UTC' + interval '5 minutes', '{form}')"
+        for renew, form in _PERIODS.items()
+    )
+    period = f"(SELECT CASE renew {begun} END FROM terms WHERE identity = NEW.identity)"
+    early = f"NOT row_security_active('accounts') OR NEW.period = '' OR NEW.period <= {period}"
+    yield _function("only_begun", _refuse(early) + " RETURN NEW;", "SECURITY INVOKER")
     for table in _KEPT:
         yield _trigger("keep", table, "UPDATE OR DELETE")
     for table in _CHANGED:
@@ -88,10 +105,12 @@ def _guards() -> Iterator[str]:
         yield _trigger("keep_all", table, "TRUNCATE", "keep", "STATEMENT")
     yield _trigger("only_reserved", "statements", "INSERT")
     yield _trigger("only_status", "statements", "UPDATE")
-    yield _trigger("only_more", "sums", "UPDATE")
-    for table in ("entries", "raises"):
+    for table in _COUNTED:
+        yield _trigger("only_more", table, "UPDATE")
+    for table in _CHAIN:
         yield _trigger("follow", table, "INSERT")
-    for table in ("statements", "entries"):
+    yield _trigger("only_begun", "accounts", "INSERT")
+    for table in _shown(""):
         yield f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY"
 
 
@@ -115,19 +134,18 @@ def grant(role: str, analyst: str) -> list[str]:
             hint="the names of a role and an analyst",
         )
     to = '"' + role.replace('"', '""') + '"'
-    own = f"analyst = {literal(analyst)}"
     policy = f"role_{digest(role)[:16]}"
-    shown = {
-        "statements": own,
-        "entries": "EXISTS (SELECT 1 FROM statements AS s WHERE s.id = entries.statement)",
-    }
+    shown = _shown(_literal(analyst))
     return [
         f"REVOKE ALL ON ALL TABLES IN SCHEMA {SCHEMA} FROM {to}",
         f"GRANT USAGE ON SCHEMA {SCHEMA} TO {to}",
         f"GRANT SELECT ON ALL TABLES IN SCHEMA {SCHEMA} TO {to}",
-        f"GRANT INSERT ON statements, entries TO {to}",
+        f"GRANT INSERT ON statements, entries, scopes, accounts TO {to}",
         f"GRANT UPDATE (status) ON statements TO {to}",
-        f"GRANT UPDATE (entries, {', '.join(_AMOUNTS)}, digest) ON sums TO {to}",
+        *(
+            f"GRANT UPDATE (entries, {', '.join(_AMOUNTS)}, digest) ON {table} TO {to}"
+            for table in _COUNTED
+        ),
         *(f"DROP POLICY IF EXISTS {policy} ON {table}" for table in shown),
         *(
             f"CREATE POLICY {policy} ON {table} TO {to} USING ({rows}) WITH CHECK ({rows})"
@@ -136,6 +154,16 @@ def grant(role: str, analyst: str) -> list[str]:
     ]
 
 
-def literal(text: str) -> str:
+def _shown(analyst: str) -> dict[str, str]:
+    """Return, by table, which rows a role is shown that asks as `analyst`, a literal."""
+    return {
+        "statements": f"analyst = {analyst}",
+        "entries": "EXISTS (SELECT 1 FROM statements AS s WHERE s.id = entries.statement)",
+        "scopes": "EXISTS (SELECT 1 FROM entries AS e WHERE e.id = scopes.entry)",
+        "accounts": f"analyst IN ('', {analyst})",
+    }
+
+
+def _literal(text: str) -> str:
     """Return a text as a literal of standard SQL."""
     return "'" + text.replace("'", "''") + "'"

@@ -10,18 +10,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import assert_never
 
 from dp_sql.budget.accountant import Filter, Spend, filter_of, price
 from dp_sql.budget.left import Share, repeats, shares
+from dp_sql.budget.lines import Blocks
 from dp_sql.dataclass import dataclass
 from dp_sql.privacy.amount import show, show_down, show_up
 from dp_sql.privacy.cost import Cost
 from dp_sql.privacy.event import Event
 from dp_sql.privacy.unit import Adjacency, Level, Named, PrivacyUnit
-from dp_sql.schema.catalog import BudgetSpec
+from dp_sql.schema.catalog import BudgetSpec, Cap, Renew
+
+AMOUNTS = ("pure", "rdp", "selection_delta", "epsilon", "delta")
+"""The amounts of a Spend, as the columns of a ledger are called, in the order of `spend_texts`."""
+
+PEOPLE = "people:"
+"""How the identity of a budget over all tables begins. No table's does."""
 
 OWNER = "owner"
 """Who asks where no analyst is named. No analyst may have this name."""
@@ -46,6 +54,24 @@ class StatementRecord:
     analyst: str
     sql: str
 
+    def __post_init__(self) -> None:
+        if not self.analyst:
+            raise ValueError("an analyst has a name")
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What a statement costs a table, and which of its blocks.
+
+    cost: what the table's rule has to bear in each of the blocks that are named. Under adjacencies
+    that move a unit from one block to another the caller has doubled it. blocks: every block from
+    whose rows the answer may depend; None is all, those that are yet to come too, and the only
+    choice for a table without blocks.
+    """
+
+    cost: Cost
+    blocks: Blocks = None
+
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
@@ -61,7 +87,8 @@ class Registration:
 
     unit: as it is for this table (`PrivacyUnit.of_table`). spec: the budget on that day. alpha: the
     order of its filter, None where it has none. raised: the budget since the last raise, None where
-    there was none.
+    there was none. cap_alpha: the order of the filter of each analyst. people: the identity of the
+    budget over all tables that its statements are charged to as well, or None.
     """
 
     identity: str
@@ -71,6 +98,8 @@ class Registration:
     alpha: float | None
     registered_at: str
     raised: BudgetSpec | None = None
+    cap_alpha: float | None = None
+    people: str | None = None
 
     @property
     def budget(self) -> BudgetSpec:
@@ -83,6 +112,29 @@ class Registration:
         return filter_of(self.budget, self.alpha)
 
     @property
+    def cap_rule(self) -> Filter | None:
+        """The filter that guards what each named analyst sees, None where there is no cap."""
+        spec = self.budget.of_analyst
+        return None if spec is None else filter_of(spec, self.cap_alpha)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether its filter looks at a period or at blocks, and not at the sum of all charges."""
+        return self.spec.renew is not Renew.NEVER or self.spec.blocks is not None
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether its charges have a scope: a period, blocks or an analyst's cap."""
+        return self.has_lines or self.spec.cap is not None
+
+    @property
+    def account(self) -> str:
+        """What it is, in a sentence."""
+        if self.identity.startswith(PEOPLE):
+            return f"the budget of each `{self.name}` over all tables"
+        return f"`{self.name}`"
+
+    @property
     def digest(self) -> str:
         """The digest of everything that was registered; raises have their own."""
         unit, spec = self.unit, self.spec
@@ -90,7 +142,23 @@ class Registration:
         fields = (self.identity, self.name, unit.level, adjacency_text(unit), size)
         amounts = map(fraction_text, (spec.epsilon, spec.delta, spec.selection_delta))
         order = repr(self.alpha)
-        return digest(*fields, unit.name, spec.accountant, *amounts, order, self.registered_at)
+        more = terms_texts(self)
+        return digest(
+            *fields, unit.name, spec.accountant, *amounts, order, self.registered_at, *more
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which accounts below a table a charge went to.
+
+    period: "" where the budget isn't renewed. blocks: as Charge has them. cap: what it took of the
+    analyst's own line, None where the analyst has none.
+    """
+
+    period: str
+    blocks: Blocks
+    cap: Spend | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +166,7 @@ class Entry:
     """One statement's charge to one table.
 
     number: counts all entries of the ledger from 1. statement: counts its statements. time: ISO
-    8601, UTC, for people only: the order is that of the numbers.
+    8601, UTC; the order is that of the numbers. scope: None for a table that is one account.
     """
 
     number: int
@@ -111,13 +179,15 @@ class Entry:
     identity: str
     spend: Spend
     events: tuple[Event, ...]
+    scope: Scope | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Raise:
     """One act of the owner: the amounts of a table's budget from then on.
 
-    number: in one count with the entries. time: ISO 8601, UTC, for people only.
+    number: in one count with the entries. time: ISO 8601, UTC, for people only. cap: of each analyst,
+    None where the table has no cap.
     """
 
     number: int
@@ -127,11 +197,17 @@ class Raise:
     delta: Fraction
     selection_delta: Fraction
     reason: str
+    cap: Cap | None = None
 
     def of(self, known: Registration) -> BudgetSpec:
-        """Return the budget of a table since this raise: the accountant stays."""
-        kind = known.spec.accountant
-        return BudgetSpec(self.epsilon, self.delta, kind, self.selection_delta)
+        """Return the budget of a table since this raise: all but the amounts stays."""
+        return replace(
+            known.spec,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            selection_delta=self.selection_delta,
+            cap=self.cap,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +309,48 @@ class Verification:
 def digest(*fields: str) -> str:
     """Return the SHA-256 of the fields, as 64 hexadecimal digits; no two lists share a digest."""
     return hashlib.sha256(json.dumps(fields).encode("ascii")).hexdigest()
+
+
+def terms_texts(known: Registration) -> tuple[str, ...]:
+    """Return what a registration says beyond one sum for all time and everybody; nothing, often."""
+    if not known.has_terms and known.people is None:
+        return ()
+    spec = known.spec
+    cap = () if spec.cap is None else (*cap_texts(spec.cap), repr(known.cap_alpha))
+    return ("terms", spec.renew, spec.blocks or "", known.people or "", *cap)
+
+
+def cap_texts(cap: Cap) -> tuple[str, str, str]:
+    """Return the amounts of a cap as a ledger stores them."""
+    epsilon, delta, selected = map(fraction_text, (cap.epsilon, cap.delta, cap.selection_delta))
+    return epsilon, delta, selected
+
+
+def cap_from_texts(texts: Iterable[object]) -> Cap | None:
+    """Return what `cap_texts` wrote, None for what isn't there. Raises ValueError for anything else."""
+    found = list(texts)
+    if all(amount is None for amount in found):
+        return None
+    epsilon, delta, selected = map(fraction_from_text, found)
+    return Cap(epsilon, delta, selected)
+
+
+def scope_texts(scope: Scope) -> tuple[str, str | None, str | None]:
+    """Return a scope as a ledger stores it: the period, then JSON or nothing."""
+    blocks = None if scope.blocks is None else json.dumps(sorted(scope.blocks))
+    return scope.period, blocks, None if scope.cap is None else json.dumps(spend_texts(scope.cap))
+
+
+def scope_from_texts(period: object, blocks: object, cap: object) -> Scope:
+    """Return what `scope_texts` wrote. Raises ValueError for anything else."""
+    found = Scope(
+        text(period),
+        None if blocks is None else frozenset(map(text, json.loads(text(blocks)))),
+        None if cap is None else spend_from_texts(json.loads(text(cap))),
+    )
+    if scope_texts(found) != (period, blocks, cap):
+        raise ValueError("a scope of a ledger is stored as it is written")
+    return found
 
 
 def adjacency_text(unit: PrivacyUnit) -> str:

@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum, auto
 from functools import partial
@@ -41,6 +41,9 @@ class Transaction(Protocol):
 
     def execute(self, statement: str, binds: Mapping[str, Any] = ..., /) -> Rows:
         """Run a statement whose `:name`s stand for `binds`."""
+
+    def executemany(self, statement: str, binds: Sequence[Mapping[str, Any]], /) -> Rows:
+        """Run a statement once for each of `binds`."""
 
 
 class Kind(Enum):

@@ -55,18 +55,50 @@ class AccountantKind(StrEnum):
     RENYI = "renyi"
 
 
+class Renew(StrEnum):
+    """How often a table's budget begins anew, by the calendar in UTC."""
+
+    NEVER = "never"
+    DAILY = "daily"
+    WEEKLY = "weekly"
+    MONTHLY = "monthly"
+    YEARLY = "yearly"
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """What each named analyst may spend of a table. selection_delta: as BudgetSpec has it."""
+
+    epsilon: Fraction
+    delta: Fraction
+    selection_delta: Fraction
+
+
 @dataclass(frozen=True, slots=True)
 class BudgetSpec:
     """A table's budget.
 
     selection_delta: the part of delta that key selection and local sensitivity may spend; under
     `advanced`, what all deltas of statements may add up to, those of Gaussian noise too.
+    renew: all amounts are those of one period. blocks: the column whose values have these amounts
+    each, in lower case, or None. cap: below the amounts; None where all analysts share them.
     """
 
     epsilon: Fraction
     delta: Fraction
     accountant: AccountantKind
     selection_delta: Fraction
+    renew: Renew = Renew.NEVER
+    blocks: str | None = None
+    cap: Cap | None = None
+
+    @property
+    def of_analyst(self) -> BudgetSpec | None:
+        """The budget of one named analyst, None where there is no cap."""
+        if self.cap is None:
+            return None
+        cap = self.cap
+        return BudgetSpec(cap.epsilon, cap.delta, self.accountant, cap.selection_delta, self.renew)
 
 
 @dataclass(frozen=True, slots=True)
