@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -208,10 +209,11 @@ def test_a_cap_has_an_order_of_its_own(ledger: Ledger) -> None:
         BudgetSpec(cap.epsilon, cap.delta, AccountantKind.RENYI, cap.selection_delta),
     )
     fit = 0
-    with pytest.raises(BudgetExceededError, match="the part of `visits`"):
+    with suppress(BudgetExceededError):
         while True:
             ask(ledger, laplace("0.01"), analyst="ada")
             fit += 1
+    refused(ledger, laplace("0.01"), "the part of `visits`", analyst="ada")
     for _ in range(fit):
         ask(ledger, laplace("0.01"), "small")
     refused(ledger, laplace("0.01"), "`small`", table="small")
@@ -247,8 +249,8 @@ def test_no_edited_schema_loses_the_budget_over_all_tables(ledger: Ledger) -> No
             ledger.register(table, table, UNIT, ONE, people=people)
     with pytest.raises(LedgerError, match="Editing a schema changes no budget"):
         ledger.register_people("customer", UNIT, replace(ONE, epsilon=Fraction(2)))
+    other = PrivacyUnit(Level.USER, Adjacency.SUBSTITUTION)
     with pytest.raises(LedgerError, match="registered to protect"):
-        other = PrivacyUnit(Level.USER, Adjacency.SUBSTITUTION)
         ledger.register_people("customer", other, ONE)
 
 
@@ -362,7 +364,7 @@ def forged(change: Callable[[dict[str, object]], None], kind: str) -> str:
 
 
 def test_an_export_holds_the_accounts_too() -> None:
-    assert forged(lambda row: None, "charge") == ""
+    assert forged(dict.clear, "none of these") == ""
     assert "was changed" in forged(lambda row: row.update(period="2026-12"), "charge")
     assert "was changed" in forged(lambda row: row.update(period=None, cap=None), "charge")
     assert "can't be read" in forged(lambda row: row.update(renew="daily"), "table")
@@ -380,7 +382,7 @@ def test_a_store_can_be_shared_by_two_ledgers(tmp_path: Path, clock: Clock) -> N
         refused(one, laplace("0.5"), r"0\.2 of epsilon 1 is left")
 
 
-def test_an_analyst_without_a_name_is_nobody(ledger: Ledger) -> None:
+def test_an_analyst_without_a_name_is_nobody() -> None:
     with pytest.raises(ValueError, match="has a name"):
         statement(analyst="")
 
