@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _POSTGRES = frozenset(("postgresql", "postgres", "postgresql+psycopg"))
-_PLAIN_URL = re.compile(r"[^:]+://(?:[^@/?#]*@)?(?P<place>[^@/?#]*(?:/[^@?#]*)?)(?:\?[^@]*)?")
+_HOST = r"(?:\[[0-9A-Fa-f:.]*\]|[^@/?#:,\[\]]*)(?::\d+)?"
+_PLAIN_URL = re.compile(
+    rf"[^:]+://(?:[^@/?#]*@)?(?P<place>{_HOST}(?:,{_HOST})*(?:/[^@?#]*)?)(?:\?[^@]*)?"
+)
 
 
 def open_ledger(where: str | Path) -> Ledger:

@@ -54,8 +54,11 @@ _LINK = {  # what notices that the other side is gone; each may be set in the UR
     "application_name": "dp_sql",
 }
 _PATH = f"SET LOCAL search_path = {SCHEMA}, pg_temp"
-# A statement that waits for a standby must not be cut short: the commit would count all the same.
-_SETTINGS = f"{_PATH}; SET LOCAL statement_timeout = 0; SET LOCAL standard_conforming_strings = on"
+# A COMMIT that waits for a standby must not be cut short: it would count all the same.
+_SETTINGS = (
+    f"{_PATH}; SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; "
+    "SET LOCAL standard_conforming_strings = on"
+)
 _READ = f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; {_SETTINGS}"
 _WRITE = (
     f"SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE; {_SETTINGS}; "

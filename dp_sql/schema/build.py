@@ -15,6 +15,7 @@ from dp_sql.schema.catalog import (
     ChoiceKind,
     ColumnSpec,
     KeyRule,
+    LedgerPlace,
     Mechanisms,
     TableSpec,
     ascii_lower,
@@ -53,7 +54,7 @@ def build(
         unit=privacy_unit(document, model, tables),
         defaults=privacy_defaults(document, model.privacy),
         tables=MappingProxyType(tables),
-        ledger=model.ledger,
+        ledger=None if model.ledger is None else LedgerPlace(model.ledger),
         sampler=model.sampler,
         consistent=model.privacy.consistent,
         mechanisms=Mechanisms(
