@@ -20,12 +20,12 @@ from dp_sql.budget import is_url, open_ledger
 from dp_sql.budget.record import (
     OWNER,
     Asked,
-    BudgetState,
     Entry,
     Receipt,
     StatementRecord,
     Status,
 )
+from dp_sql.budget.state import BudgetState
 from dp_sql.cursor import Cursor
 from dp_sql.errors import (
     BudgetExceededError,
@@ -93,11 +93,14 @@ class Connection:
             raise
 
     def _register(self) -> dict[str, str]:
-        identities = {}
+        identities, unit, people = {}, self._catalog.unit, None
+        if self._catalog.people is not None:
+            people = unit.name
+            self._ledger.register_people(people, unit, self._catalog.people)
         for name, spec in self._catalog.tables.items():
             if spec.budget is not None:
                 identities[name] = self._engine.identity(name)
-                self._ledger.register(identities[name], spec.name, self._catalog.unit, spec.budget)
+                self._ledger.register(identities[name], spec.name, unit, spec.budget, people)
         return identities
 
     def sql(
@@ -218,7 +221,8 @@ class Connection:
     def budget(self) -> dict[str, BudgetState]:
         """Return the state of each protected table's budget, by its name in the schema.
 
-        An analyst is told how many more of his or her own last statement fit, the owner of anybody's.
+        An analyst is told of his or her own part of the budget, and how many more of his or her own
+        last statement fit; the owner of everybody's.
         """
         self._open()
         return {

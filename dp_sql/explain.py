@@ -37,7 +37,7 @@ from dp_sql.schema.catalog import Catalog, ChoiceKind
 from dp_sql.stages import Prepared, Step
 
 if TYPE_CHECKING:
-    from dp_sql.budget.record import BudgetState
+    from dp_sql.budget.state import BudgetState
 
 _FALSE_POSITIVES = Fraction(1, 20)
 

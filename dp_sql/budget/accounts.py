@@ -31,6 +31,10 @@ _ALL = f"{_SELECT} ORDER BY {', '.join(_PLACE)}"
 _LAST = (
     "SELECT MAX(period) AS period FROM accounts WHERE identity = :identity AND analyst = :analyst"
 )
+_ANALYSTS = (
+    "SELECT DISTINCT analyst FROM accounts "
+    "WHERE identity = :identity AND analyst <> '' AND period = :period ORDER BY analyst"
+)
 _PUT = (
     f"INSERT INTO accounts ({', '.join(_COLUMNS)}) "
     f"VALUES ({', '.join(f':{column}' for column in _COLUMNS)}) "
@@ -71,6 +75,11 @@ def blocks_of(connection: Transaction, key: Key) -> Iterator[tuple[str, Spend]]:
     """Yield the blocks of a line that have spends of their own, and these, by name."""
     for (_, block), sums in _accounts(connection.execute(_BLOCKS, _where(key))):
         yield block, sums.spent
+
+
+def analysts_of(connection: Transaction, key: Key) -> list[str]:
+    """Return who has a line of a table in the period of a line of it, by name."""
+    return [str(row["analyst"]) for row in connection.execute(_ANALYSTS, _where(key))]
 
 
 def put_line(connection: Transaction, key: Key, line: Line) -> None:

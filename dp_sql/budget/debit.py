@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 
 from dp_sql.budget import accounts, rows
 from dp_sql.budget.accountant import NOTHING, Filter, Spend, price
 from dp_sql.budget.accounts import Key
-from dp_sql.budget.left import refusal
+from dp_sql.budget.left import Refused, tightest
 from dp_sql.budget.lines import Line, Over, Sums, over, together
 from dp_sql.budget.periods import period_at
 from dp_sql.budget.record import (
@@ -23,7 +23,7 @@ from dp_sql.budget.record import (
 )
 from dp_sql.budget.store import Transaction
 from dp_sql.dataclass import dataclass
-from dp_sql.errors import BudgetExceededError, InternalError, LedgerError
+from dp_sql.errors import InternalError, LedgerError
 from dp_sql.privacy.cost import FREE, Cost
 
 Owed = Mapping[str, Cost | Charge]
@@ -63,29 +63,31 @@ def with_people(connection: Transaction, costs: Owed) -> dict[str, Charge]:
     return owed
 
 
-def charge(
+def charge_table(
     connection: Transaction,
     known: Registration,
     now: datetime,
     charges: Sequence[tuple[str, Charge]],
-) -> list[Debit]:
-    """Add charges to the accounts of one table, or raise BudgetExceededError where one has no room.
+) -> tuple[list[Debit], list[Refused]]:
+    """Add charges to the accounts of one table. charges: each with its analyst.
 
-    charges: each with its analyst. Returned is what each of them takes.
+    Returned is what each of them takes, and which accounts have no room: then nothing of it may stay.
     """
     if known.spec.blocks is None and any(charge.blocks is not None for _, charge in charges):
         raise InternalError(f"{known.account} has no blocks to charge")
     identity, rule = known.identity, known.rule
-    period = ""
-    if known.has_lines:
-        period = period_at(known.spec.renew, now, accounts.last_period(connection, identity))
     alone = [charge for _, charge in charges]
     spends = [price(rule, charge.cost) for charge in alone]
     totals = rows.sums_of(connection, identity)
+    period = ""
     if known.has_lines:
-        _debit(connection, Key(identity, "", period), known.account, rule, alone, spends)
+        period = period_at(known.spec.renew, now, accounts.last_period(connection, identity))
+        place = connection, Key(identity, "", period)
+        refused = _debit(place, known.account, rule, alone, spends)
     else:
-        _check(rule, Line(totals), known.account, alone, spends, None)
+        added = together((None, spend) for spend in spends)
+        found = over(rule, Line(totals), added, tuple)
+        refused = _refused(known.account, rule, found, alone)
     rows.put_sums(connection, identity, totals + Sums(len(spends), sum(spends, NOTHING)))
     caps: list[Spend | None] = [None] * len(charges)
     cap_rule = known.cap_rule
@@ -95,10 +97,11 @@ def charge(
             theirs = [alone[i] for i in places]
             own = [price(cap_rule, charge.cost) for charge in theirs]
             account = f"the part of {known.account} that is for {analyst}"
-            _debit(connection, Key(identity, analyst, period), account, cap_rule, theirs, own)
+            line = connection, Key(identity, analyst, period)
+            refused += _debit(line, account, cap_rule, theirs, own)
             for i, spend in zip(places, own, strict=True):
                 caps[i] = spend
-    return [
+    debits = [
         Debit(
             known,
             charge.cost,
@@ -107,49 +110,37 @@ def charge(
         )
         for charge, spend, cap in zip(alone, spends, caps, strict=True)
     ]
+    return debits, refused
 
 
 def _debit(
-    connection: Transaction,
-    key: Key,
+    place: tuple[Transaction, Key],
     account: str,
     rule: Filter,
     charges: Sequence[Charge],
     spends: Sequence[Spend],
-) -> None:
-    """Add charges to a line, or raise BudgetExceededError where it has no room for all."""
+) -> list[Refused]:
+    """Add charges to a line; return where it has no room for all of them."""
     blocks = {block for charge in charges for block in charge.blocks or ()}
-    line = accounts.line_of(connection, key, blocks)
-    after = _check(rule, line, account, charges, spends, (connection, key))
-    accounts.put_line(connection, key, after)
+    line = accounts.line_of(*place, blocks)
+    added = together(zip((charge.blocks for charge in charges), spends, strict=True))
+    found = over(rule, line, added, lambda: accounts.blocks_of(*place))
+    refused = _refused(account, rule, found, charges)
+    if not refused:
+        accounts.put_line(*place, line.plus(added))
+    return refused
 
 
-def _check(
-    rule: Filter,
-    line: Line,
-    account: str,
-    charges: Sequence[Charge],
-    spends: Sequence[Spend],
-    place: tuple[Transaction, Key] | None,
-) -> Line:
-    """Return a line after charges, or raise BudgetExceededError. place: None for one of no blocks."""
-    blocks = [charge.blocks for charge in charges]
-    added = together(zip(blocks, spends, strict=True))
-    found = over(rule, line, added, lambda: () if place is None else accounts.blocks_of(*place))
-    if found is None:
-        return line.plus(added)
-    raise _refusal(account, rule, found, charges)
-
-
-def _refusal(
-    account: str, rule: Filter, found: Over, charges: Sequence[Charge]
-) -> BudgetExceededError:
-    """Return the error for charges that don't fit, which names the block that has no room."""
-    costs = [
-        charge.cost for charge in charges if charge.blocks is None or found.block in charge.blocks
-    ]
-    where = account if found.block is None else f"block {found.block} of {account}"
-    return refusal(where, rule, found.spent, reduce(Cost.then, costs))
+def _refused(
+    account: str, rule: Filter, found: Iterable[Over], charges: Sequence[Charge]
+) -> list[Refused]:
+    """Return the block that leaves least of the account, where some leave too little."""
+    refused = []
+    for each in found:
+        of = account if each.block is None else f"block {each.block} of {account}"
+        costs = [c.cost for c in charges if c.blocks is None or each.block in c.blocks]
+        refused.append(Refused(of, rule, each.spent, reduce(Cost.then, costs)))
+    return [tightest(refused)] if refused else []
 
 
 def append(connection: Transaction, asked: tuple[int, str, StatementRecord], debit: Debit) -> None:

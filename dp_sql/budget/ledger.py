@@ -26,18 +26,15 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
-from dp_sql.budget import accounts, rows
+from dp_sql.budget import rows
 from dp_sql.budget.accountant import order_of
-from dp_sql.budget.accounts import Key
-from dp_sql.budget.debit import Debit, Owed, append, charge, registered, with_people
-from dp_sql.budget.left import repeats, shares
-from dp_sql.budget.periods import period_at
+from dp_sql.budget.debit import Debit, Owed, append, charge_table, registered, with_people
+from dp_sql.budget.left import Refused, refusal_of_all
 from dp_sql.budget.raising import ANEW, budget_words, check_raise, lowered
 from dp_sql.budget.record import (
     OWNER,
     PEOPLE,
     Asked,
-    BudgetState,
     Entry,
     Raise,
     Receipt,
@@ -45,7 +42,10 @@ from dp_sql.budget.record import (
     StatementRecord,
     Status,
     Verification,
+    people_identity,
 )
+from dp_sql.budget.standing import standing
+from dp_sql.budget.state import BudgetState
 from dp_sql.budget.store import Store
 from dp_sql.budget.verify import verify
 from dp_sql.errors import LedgerError
@@ -131,14 +131,19 @@ class Ledger:
             records = [record for record, _ in asked]
             numbers = [rows.add_statement(connection, record, _text(now)) for record in records]
             debits: list[list[Debit]] = [[] for _ in asked]
+            refused: list[Refused] = []
             owed = [with_people(connection, costs) for _, costs in asked]
             for identity in sorted({identity for costs in owed for identity in costs}):
                 known = registered(connection, identity)
                 these = [(i, costs[identity]) for i, costs in enumerate(owed) if identity in costs]
                 charges = [(records[i].analyst, charge) for i, charge in these]
-                debited = charge(connection, known, now, charges)
+                debited, without_room = charge_table(connection, known, now, charges)
+                shared = known.is_of_people and any(len(owed[i]) > 2 for i, _ in these)
+                refused += [replace(each, shared=shared) for each in without_room]
                 for (i, _), debit in zip(these, debited, strict=True):
                     debits[i].append(debit)
+            if refused:
+                raise refusal_of_all(refused)
             for number, record, made in zip(numbers, records, debits, strict=True):
                 for debit in made:
                     append(connection, (number, _text(now), record), debit)
@@ -185,20 +190,11 @@ class Ledger:
     def state(self, identity: str, analyst: str | None = None) -> BudgetState:
         """Return how a registered table's budget stands.
 
-        analyst: whose last statement `repeats` is about; None is anybody's.
+        analyst: who looks: `repeats` is about his or her last statement, and `parts` holds that
+        account alone; None is the owner, who sees all.
         """
         with self._store.transaction(write=False) as connection:
-            known = registered(connection, identity)
-            totals = rows.sums_of(connection, identity)
-            last = rows.last_spend(connection, identity, analyst)
-            spent = totals.spent
-            if known.has_lines:
-                latest = accounts.last_period(connection, identity)
-                period = period_at(known.spec.renew, self._clock(), latest)
-                spent = accounts.line_of(connection, Key(identity, "", period)).fullest
-        rule = known.rule
-        more = None if last is None else repeats(rule, spent, last)
-        return BudgetState(known, totals.entries, spent, shares(rule, spent), more)
+            return standing(connection, identity, self._clock(), analyst)
 
     def registrations(self) -> list[Registration]:
         """Return all registered tables, by name."""
@@ -263,11 +259,6 @@ class Ledger:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def people_identity(name: str) -> str:
-    """Return what the budget over all tables is known by."""
-    return f"{PEOPLE}{name}"
 
 
 def _check_same(known: Registration, wanted: Registration) -> None:

@@ -7,6 +7,7 @@ are public: no message depends on the data or on who asks.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
@@ -96,6 +97,43 @@ def largest_epsilon(rule: Filter, spent: Spend, cost: Cost) -> Fraction | None:
         return None
     digit = Fraction(10) ** (_magnitude(low * step) - 2)
     return math.floor(low * step / digit) * digit
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An account that has no room. account: as it stands in a sentence. cost: what was asked of it.
+
+    shared: whether the cost is the sum of several tables' and not what the statement asked of one.
+    """
+
+    account: str
+    rule: Filter
+    spent: Spend
+    cost: Cost
+    shared: bool = False
+
+
+def tightest(refused: Sequence[Refused]) -> Refused:
+    """Return the one of some refusals of one account that leaves the least."""
+    by_spent = {(one.spent, one.cost.epsilon): one for one in reversed(refused)}
+    if len(by_spent) == 1:
+        return refused[0]
+    return min(by_spent.values(), key=lambda o: largest_epsilon(o.rule, o.spent, o.cost) or 0)
+
+
+def refusal_of_all(refused: Sequence[Refused]) -> BudgetExceededError:
+    """Return the error for a statement that some accounts have no room for; its hint suits them all."""
+    errors = [refusal(one.account, one.rule, one.spent, one.cost) for one in refused]
+    message = " ".join(error.message for error in errors)
+    if any(error.hint is None for error in errors):
+        return BudgetExceededError(message)
+    fitting = [largest_epsilon(one.rule, one.spent, one.cost) for one in refused]
+    numbers = [epsilon for epsilon in fitting if epsilon is not None]
+    if len(numbers) < len(fitting):
+        return BudgetExceededError(message, hint=errors[fitting.index(None)].hint)
+    if any(one.shared for one in refused):
+        return BudgetExceededError(message, hint="a smaller epsilon: the cost to each table counts")
+    return BudgetExceededError(message, hint=errors[fitting.index(min(numbers))].hint)
 
 
 def refusal(account: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExceededError:

@@ -23,7 +23,7 @@ Source:  [McSherry2009] (parallel composition), [Rogers2016]; the sum of both pa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 
 from dp_sql.budget.accountant import NOTHING, Filter, Spend, fits
@@ -119,8 +119,8 @@ def over(
     line: Line,
     charges: Charges,
     others: Callable[[], Iterable[tuple[str, Spend]]],
-) -> Over | None:
-    """Return where charges have no room, or None where they fit.
+) -> Iterator[Over]:
+    """Yield where charges have no room; nothing where they fit.
 
     line: in which all blocks that they name are looked at. others: yields all blocks of the line
     with what each has spent of its own; called only where the peak leaves no room.
@@ -129,15 +129,14 @@ def over(
     for block, added in charges.named.items():
         before = line.at(block)
         if not fits(rule, before, every + added.spent):
-            return Over(block, before)
+            yield Over(block, before)
     if charges.every.entries:
         if not fits(rule, line.every.spent, every):
-            return Over(None, line.every.spent)
-        if not fits(rule, line.fullest, every):
+            yield Over(None, line.every.spent)
+        elif not fits(rule, line.fullest, every):
             for block, own in others():
                 if not fits(rule, line.every.spent + own, every):
-                    return Over(block, line.every.spent + own)
-    return None
+                    yield Over(block, line.every.spent + own)
 
 
 def _most(one: Spend, other: Spend) -> Spend:

@@ -15,11 +15,9 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import assert_never
 
-from dp_sql.budget.accountant import Filter, Spend, filter_of, price
-from dp_sql.budget.left import Share, repeats, shares
+from dp_sql.budget.accountant import Filter, Spend, filter_of
 from dp_sql.budget.lines import Blocks
 from dp_sql.dataclass import dataclass
-from dp_sql.privacy.amount import show, show_down, show_up
 from dp_sql.privacy.cost import Cost
 from dp_sql.privacy.event import Event
 from dp_sql.privacy.unit import Adjacency, Level, Named, PrivacyUnit
@@ -118,6 +116,11 @@ class Registration:
         return None if spec is None else filter_of(spec, self.cap_alpha)
 
     @property
+    def is_of_people(self) -> bool:
+        """Whether it is no table but a budget over all tables."""
+        return self.identity.startswith(PEOPLE)
+
+    @property
     def has_lines(self) -> bool:
         """Whether its filter looks at a period or at blocks, and not at the sum of all charges."""
         return self.spec.renew is not Renew.NEVER or self.spec.blocks is not None
@@ -130,7 +133,7 @@ class Registration:
     @property
     def account(self) -> str:
         """What it is, in a sentence."""
-        if self.identity.startswith(PEOPLE):
+        if self.is_of_people:
             return f"the budget of each `{self.name}` over all tables"
         return f"`{self.name}`"
 
@@ -220,80 +223,6 @@ class Asked:
     until: str | None = None
 
 
-_RULES = {
-    "epsilon": "epsilon",
-    "renyi": "Rényi",
-    "rho": "zCDP",
-    "squares": "squares of epsilon",
-    "delta": "delta",
-    "statement_delta": "delta of statements",
-    "selection_delta": "delta of key selection",
-}
-
-
-def _percent(share: Share) -> str:
-    spent = Fraction(0) if share.spent is None else share.spent
-    return f"{float(100 * spent / share.budget):.3g} %" if share.budget else "100 %"
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetState:
-    """A table's budget as it stands.
-
-    statements: how many were charged to it. shares: what is used of each of its rules. repeats: how
-    many more like the last statement fit, None where any number does or there was none.
-    """
-
-    registration: Registration
-    statements: int
-    spent: Spend
-    shares: tuple[Share, ...]
-    repeats: int | None
-
-    def lines(self) -> tuple[str, ...]:
-        """Return the budget in sentences: what is registered, what is used, how many more fit."""
-        known = self.registration
-        budget = known.budget
-        guarantee = f"budget: epsilon {show(budget.epsilon)}"
-        if budget.delta:
-            guarantee += f", delta {show(budget.delta)}"
-        texts = [f"{guarantee} ({budget.accountant.value} accountant)"]
-        if known.raised is not None:
-            texts.append(f"raised; registered with epsilon {show(known.spec.epsilon)}")
-        for share in self.shares:
-            if share.budget == 0 and share.spent == 0:
-                continue
-            used = "closed" if share.spent is None else f"{_percent(share)} used"
-            texts.append(f"{_RULES[share.rule]}: {used}, {show_down(share.left)} left")
-        if self.statements and self.repeats is not None:
-            texts.append(f"{self.repeats} more like the last statement fit")
-        return tuple(texts)
-
-    def taken(self, cost: Cost) -> str:
-        """Return, in a line, what a statement of that cost would take of each rule, and how many fit."""
-        rule = self.registration.rule
-        spend = price(rule, cost)
-        texts = []
-        for share in shares(rule, spend):
-            if share.spent is None:
-                texts.append(f"{_RULES[share.rule]} closed by it")
-            elif share.spent and share.budget:
-                texts.append(f"{_RULES[share.rule]} {show_up(share.spent)} ({_percent(share)})")
-        fit = repeats(rule, self.spent, spend)
-        more = "" if fit is None else f"; {fit} like it fit" if fit != 1 else "; 1 like it fits"
-        return f"takes {', '.join(texts) or 'nothing'}{more}"
-
-    def left(self) -> str:
-        """Return, in a line, what is left of each rule in use and how often the last would fit."""
-        texts = [
-            f"{_RULES[share.rule]} {show_down(share.left)} of {show_down(share.budget)}"
-            for share in self.shares
-            if share.spent
-        ]
-        more = "" if self.repeats is None else f"; {self.repeats} more like this"
-        return ", ".join(texts) + more
-
-
 @dataclass(frozen=True, slots=True)
 class Verification:
     """What `verify` found: how many entries it read, and one sentence for each thing wrong.
@@ -304,6 +233,11 @@ class Verification:
     entries: int
     problems: tuple[str, ...]
     head: str = GENESIS
+
+
+def people_identity(name: str) -> str:
+    """Return what the budget over all tables is known by."""
+    return f"{PEOPLE}{name}"
 
 
 def digest(*fields: str) -> str:

@@ -114,13 +114,6 @@ _CONDITIONS = {
     "since": "s.time >= :since",
     "until": "s.time < :until",
 }
-_LAST_OF_TABLE = (
-    f"SELECT {_listed(_ENTRY)} FROM entries WHERE identity = :identity ORDER BY id DESC LIMIT 1"
-)
-_LAST_OF_ANALYST = (
-    f"SELECT {_listed(_ENTRY, 'e.{}')} FROM statements AS s JOIN entries AS e ON e.statement = s.id "
-    "WHERE s.analyst = :analyst AND e.identity = :identity ORDER BY s.id DESC LIMIT 1"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,20 +287,6 @@ def entry_digest(entry: Entry, sql_hash: str, registered: str, previous: str) ->
     )
 
 
-def last_spend(connection: Transaction, identity: str, analyst: str | None = None) -> Spend | None:
-    """Return what the last statement on a table cost, anybody's or an analyst's; None before it."""
-    if analyst is None:
-        row = connection.execute(_LAST_OF_TABLE, {"identity": identity}).fetchone()
-    else:
-        row = connection.execute(
-            _LAST_OF_ANALYST, {"analyst": analyst, "identity": identity}
-        ).fetchone()
-    if row is None:
-        return None
-    with readable(f"entry {row['id']}"):
-        return _spend(row)
-
-
 def page(connection: Transaction, after: int, asked: Asked = _ALL) -> list[Link]:
     """Return the next entries after number `after`, at most 500. Raises LedgerError for damage."""
     wanted = {name: getattr(asked, name) for name in _CONDITIONS}
@@ -473,6 +452,11 @@ def _spend(row: Any) -> Spend:
     return spend_from_texts(row[amount] for amount in AMOUNTS)
 
 
+def scope_of(row: Any) -> Scope | None:
+    """Return the scope in a row, by its columns' names; ValueError or TypeError for a damaged one."""
+    return None if row["period"] is None else scope_from_texts(*(row[part] for part in _SCOPE))
+
+
 def link_of(row: Any) -> Link:
     """Return an entry with its statement, by the columns' names; ValueError or TypeError if damaged."""
     entry = Entry(
@@ -486,7 +470,7 @@ def link_of(row: Any) -> Link:
         text(row["identity"]),
         _spend(row),
         events_from_json(text(row["events"])),
-        None if row["period"] is None else scope_from_texts(*(row[part] for part in _SCOPE)),
+        scope_of(row),
     )
     if events_to_json(entry.events) != row["events"]:
         raise ValueError("events are stored as they are written")

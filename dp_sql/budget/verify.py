@@ -135,7 +135,7 @@ class Checker:
         def all_blocks() -> Iterator[tuple[str, Spend]]:
             return ((block, sums.spent) for block, sums in line.blocks.items())
 
-        too_much = key not in self._exceeded and over(rule, line, added, all_blocks) is not None
+        too_much = key not in self._exceeded and any(over(rule, line, added, all_blocks))
         if too_much:
             self._exceeded.add(key)
         return line.plus(added), too_much

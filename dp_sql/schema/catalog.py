@@ -211,7 +211,8 @@ class LedgerPlace(str):
 class Catalog:
     """A whole schema. Tables are found by lower-cased name (ASCII), as DuckDB finds them.
 
-    consistent: whether answers by several sets of keys are made to add up.
+    consistent: whether answers by several sets of keys are made to add up. people: the budget of one
+    unit over all tables, None where only the tables have one.
     """
 
     path: Path
@@ -223,6 +224,7 @@ class Catalog:
     sampler: str = "exact"  # or "opendp"
     consistent: bool = True
     mechanisms: Mechanisms = Mechanisms()
+    people: BudgetSpec | None = None
 
     def table(self, name: str) -> TableSpec | None:
         """Return the table of that name without regard to ASCII case, or None."""

@@ -77,6 +77,7 @@ def race(path: str, processes: int, threads: int, epsilon: str) -> object:
                 thread.join()
         os.write(writing, "".join(f"{query_id} " for query_id in paid).encode())
 
+    open_ledger(path).close()  # what is imported lazily is imported once
     children = [in_child(work) for _ in range(processes)]
     paid = [read_all(reading) for _, reading in children]
     codes = [os.waitpid(pid, 0)[1] for pid, _ in children]

@@ -15,14 +15,21 @@ from dp_sql.schema.catalog import AccountantKind
 ONE = budget("1", "0", AccountantKind.PURE, "0")
 
 
+@pytest.fixture(params=["file", "postgres"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return where a ledger goes that processes can share."""
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres"))
+    return str(tmp_path / "shop.ledger")
+
+
 @pytest.mark.parametrize(
     ("processes", "threads", "epsilon"),
     [(2, 16, "0.01"), (16, 1, "0.02"), pytest.param(16, 4, "0.001", marks=pytest.mark.slow)],
 )
 def test_processes_and_threads_are_granted_exactly_the_budget(
-    tmp_path: Path, processes: int, threads: int, epsilon: str
+    path: str, processes: int, threads: int, epsilon: str
 ) -> None:
-    path = tmp_path / "shop.ledger"
     new_ledger(path, ONE).close()
     found = run_children("race", path, processes, threads, epsilon, timeout=600)
     assert found["codes"] == [0] * processes
@@ -36,8 +43,7 @@ def test_processes_and_threads_are_granted_exactly_the_budget(
         assert ledger.verify().problems == ()
 
 
-def killed(tmp_path: Path, tries: int, seed: int) -> None:
-    path = tmp_path / "shop.ledger"
+def killed(path: str, tries: int, seed: int) -> None:
     new_ledger(path).close()
     found = run_children("kills", path, tries, seed, timeout=tries * 2 + 60)
     print(f"{tries} processes killed: {found}")  # noqa: T201  pytest -s shows how many
@@ -49,18 +55,17 @@ def killed(tmp_path: Path, tries: int, seed: int) -> None:
     assert found["answers"] <= found["charges"] <= found["answers"] + tries
 
 
-def test_no_answer_of_a_killed_process_is_without_its_charge(tmp_path: Path) -> None:
-    killed(tmp_path, tries=20, seed=1)
+def test_no_answer_of_a_killed_process_is_without_its_charge(path: str) -> None:
+    killed(path, tries=20, seed=1)
 
 
 @pytest.mark.slow
-def test_no_answer_of_a_thousand_killed_processes_is_without_its_charge(tmp_path: Path) -> None:
-    killed(tmp_path, tries=1000, seed=2)
+def test_no_answer_of_a_thousand_killed_processes_is_without_its_charge(path: str) -> None:
+    killed(path, tries=1000, seed=2)
 
 
-def test_a_child_goes_on_with_the_ledger_after_its_parent_closed_it(tmp_path: Path) -> None:
+def test_a_child_goes_on_with_the_ledger_after_its_parent_closed_it(path: str) -> None:
     # SQLite alone loses what the child commits after the parent has closed its connection
-    path = tmp_path / "shop.ledger"
     new_ledger(path).close()
     found = run_children("fork", path)
     assert found["code"] == 0
@@ -72,8 +77,7 @@ def test_a_child_goes_on_with_the_ledger_after_its_parent_closed_it(tmp_path: Pa
         assert ledger.verify().problems == ()
 
 
-def test_forks_among_threads_lose_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "shop.ledger"
+def test_forks_among_threads_lose_nothing(path: str) -> None:
     new_ledger(path).close()
     found = run_children("fork_among_threads", path, 8)
     assert found["codes"] == [0] * 8
