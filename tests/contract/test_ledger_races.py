@@ -24,8 +24,15 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("processes", "threads", "epsilon"),
-    [(2, 16, "0.01"), (16, 1, "0.02"), pytest.param(16, 4, "0.001", marks=pytest.mark.slow)],
+    ("path", "processes", "threads", "epsilon"),
+    [
+        ("file", 2, 16, "0.01"),
+        ("file", 16, 1, "0.02"),
+        ("postgres", 16, 1, "0.04"),
+        pytest.param("file", 16, 4, "0.001", marks=pytest.mark.slow),
+        pytest.param("postgres", 16, 4, "0.001", marks=pytest.mark.slow),
+    ],
+    indirect=["path"],
 )
 def test_processes_and_threads_are_granted_exactly_the_budget(
     path: str, processes: int, threads: int, epsilon: str
