@@ -6,7 +6,7 @@ would hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dp_sql.budget.accountant import Spend
@@ -112,10 +112,12 @@ def _accounts(rows: Iterable[Any]) -> Iterator[tuple[tuple[str, str], Sums]]:
     """Yield part, block and sums of rows. Raises LedgerError where a digest is wrong."""
     for row in rows:
         with readable(_named(row)):
-            sums = Sums(row["entries"], spend_from_texts(row[amount] for amount in AMOUNTS))
-            if row["digest"] != _digest([row[column] for column in _PLACE], sums):
+            *place, entries, pure, rdp, selected, epsilon, delta, stored = row
+            amounts = (pure, rdp, selected, epsilon, delta)
+            if stored != digest(*place, str(entries), *amounts):
                 raise ValueError("wrong digest")
-        yield (row["part"], row["block"]), sums
+            sums = Sums(entries, spend_from_texts(amounts))
+        yield (place[3], place[4]), sums
 
 
 def _where(key: Key) -> dict[str, str]:
@@ -125,12 +127,8 @@ def _where(key: Key) -> dict[str, str]:
 def _row(key: Key, part: str, block: str, sums: Sums) -> dict[str, object]:
     place = {**_where(key), "part": part, "block": block}
     amounts = dict(zip(AMOUNTS, spend_texts(sums.spent), strict=True))
-    check = _digest(list(place.values()), sums)
+    check = digest(*place.values(), str(sums.entries), *amounts.values())
     return {**place, "entries": sums.entries, **amounts, "digest": check}
-
-
-def _digest(place: Sequence[str], sums: Sums) -> str:
-    return digest(*place, str(sums.entries), *spend_texts(sums.spent))
 
 
 def _named(row: Any) -> str:

@@ -6,13 +6,9 @@ Every version only adds to the one before, so an upgrade is a transaction that c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from dp_sql.budget.store import Transaction
 from dp_sql.errors import LedgerError
-
-if TYPE_CHECKING:
-    import sqlite3
 
 VERSION = 3
 """The layout below. Earlier ones are upgraded, later ones refused."""
@@ -175,31 +171,6 @@ def steps(since: int) -> Iterator[str]:
         yield f"INSERT INTO schema_version VALUES ({VERSION})"
     else:
         yield f"UPDATE schema_version SET version = {VERSION}"
-
-
-def create(connection: Transaction) -> None:
-    """Make the tables of an empty ledger."""
-    for statement in steps(0):
-        connection.execute(statement)
-
-
-def upgrade(connection: sqlite3.Connection) -> None:
-    """Give a ledger of an earlier version this layout, durably; do nothing where it has it.
-
-    The connection is in no transaction. Raises LedgerError for a later layout.
-    """
-    if version(connection) == VERSION:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        found = version(connection)
-        if found != VERSION:  # nobody was quicker
-            for statement in steps(found):
-                connection.execute(statement)
-        connection.commit()
-    except BaseException:
-        connection.rollback()
-        raise
 
 
 def version(connection: Transaction) -> int:

@@ -22,7 +22,6 @@ Source:  [McSherry2009] (parallel composition), [Rogers2016]; the sum of both pa
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 
@@ -76,8 +75,8 @@ class Line:
         for block, added in charges.named.items():
             blocks[block] = blocks.get(block, NONE) + added
         most = self.peak.spent
-        for block in charges.named:
-            most = _most(most, blocks[block].spent)
+        for spent in {blocks[block].spent for block in charges.named}:
+            most = _most(most, spent)
         peak = Sums(self.peak.entries + charges.naming, most)
         return Line(self.every + charges.every, peak, blocks)
 
@@ -101,17 +100,15 @@ class Over:
 
 def together(charges: Iterable[tuple[Blocks, Spend]]) -> Charges:
     """Return what charges add to every block and to each that they name."""
-    every, naming = NONE, 0
-    counts, named = Counter[str](), dict[str, Spend]()
+    every, naming, named = NONE, 0, dict[str, Sums]()
     for blocks, spend in charges:
+        one = Sums(1, spend)
         if blocks is None:
-            every += Sums(1, spend)
-            continue
-        naming += 1
-        counts.update(blocks)
-        for block in blocks:
-            named[block] = named.get(block, NOTHING) + spend
-    return Charges(every, {b: Sums(counts[b], named[b]) for b in sorted(named)}, naming)
+            every += one
+        else:
+            naming += 1
+            named.update({block: named[block] + one if block in named else one for block in blocks})
+    return Charges(every, dict(sorted(named.items())), naming)
 
 
 def over(
@@ -128,7 +125,7 @@ def over(
     every = charges.every.spent
     for block, added in charges.named.items():
         before = line.at(block)
-        if not fits(rule, before, every + added.spent):
+        if not fits(rule, before, every + added.spent if charges.every.entries else added.spent):
             yield Over(block, before)
     if charges.every.entries:
         if not fits(rule, line.every.spent, every):

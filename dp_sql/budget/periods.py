@@ -13,7 +13,7 @@ Source:  own; [Rogers2016] for basic composition of the periods
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from typing import assert_never
 
 from dp_sql.schema.catalog import Renew
@@ -30,36 +30,25 @@ def period_at(renew: Renew, time: datetime, last: str) -> str:
 def next_period(renew: Renew, period: str) -> date | None:
     """Return the day on which the period after `period` begins, in UTC; None for never.
 
-    Raises ValueError for a text that names no such period.
+    Raises ValueError for a text that `period_at` never returns.
     """
-    first = _first_day(renew, period)
-    if first is None:
-        return None
-    if _period_of(renew, first) != period:
-        raise ValueError(f"{period!r} is no period")
     try:
         match renew:
-            case Renew.DAILY | Renew.NEVER:
-                return first + timedelta(days=1)
+            case Renew.NEVER:
+                return None
+            case Renew.DAILY:
+                return date.fromisoformat(period) + timedelta(days=1)
             case Renew.WEEKLY:
-                return first + timedelta(days=7)
+                return date.fromisoformat(f"{period}-1") + timedelta(days=7)
             case Renew.MONTHLY:
-                return (first + timedelta(days=31)).replace(day=1)
+                return (date.fromisoformat(f"{period}-01") + timedelta(days=31)).replace(day=1)
             case Renew.YEARLY:
-                return first.replace(year=first.year + 1)
+                first = date.fromisoformat(f"{period}-01-01")
+                return None if first.year == MAXYEAR else first.replace(year=first.year + 1)
             case _:
                 assert_never(renew)
-    except (ValueError, OverflowError):
+    except OverflowError:
         return None  # the calendar of Python ends with 9999
-
-
-def is_period(renew: Renew, period: str) -> bool:
-    """Return whether a text names a period of that kind."""
-    try:
-        next_period(renew, period)
-    except ValueError:
-        return False
-    return renew is not Renew.NEVER or period == ""
 
 
 def _period_of(renew: Renew, day: date) -> str:
@@ -75,21 +64,5 @@ def _period_of(renew: Renew, day: date) -> str:
             return day.isoformat()[:7]
         case Renew.YEARLY:
             return day.isoformat()[:4]
-        case _:
-            assert_never(renew)
-
-
-def _first_day(renew: Renew, period: str) -> date | None:
-    match renew:
-        case Renew.NEVER:
-            return None
-        case Renew.DAILY:
-            return date.fromisoformat(period)
-        case Renew.WEEKLY:
-            return date.fromisoformat(f"{period}-1")
-        case Renew.MONTHLY:
-            return date.fromisoformat(f"{period}-01")
-        case Renew.YEARLY:
-            return date.fromisoformat(f"{period}-01-01")
         case _:
             assert_never(renew)

@@ -78,8 +78,8 @@ class SQLiteStore(Store):
         connection = _connected(self.path)
         try:
             if self.path is None:
-                layout.create(connection)
-            layout.upgrade(connection)
+                _make(connection)
+            _upgrade(connection)
         except BaseException:
             connection.close()
             raise
@@ -169,7 +169,7 @@ def _create(path: Path) -> None:
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            layout.create(connection)
+            _make(connection)
             connection.commit()
         finally:
             connection.close()  # moves the log into the file and removes the log
@@ -205,6 +205,31 @@ def _connected(path: Path | None) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _make(connection: sqlite3.Connection) -> None:
+    """Make the tables of an empty ledger."""
+    for statement in layout.steps(0):
+        connection.execute(statement)
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Give a ledger of an earlier version this layout, durably; do nothing where it has it.
+
+    The connection is in no transaction. Raises LedgerError for a later layout.
+    """
+    if layout.version(connection) == layout.VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        found = layout.version(connection)
+        if found != layout.VERSION:  # nobody was quicker
+            for statement in layout.steps(found):
+                connection.execute(statement)
+        connection.commit()
+    except BaseException:
+        connection.rollback()
+        raise
 
 
 def _configure(connection: sqlite3.Connection, path: Path | None) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from dp_sql.budget import accounts, charges, rows
 from dp_sql.budget.accountant import Filter, Spend
 from dp_sql.budget.accounts import Key
+from dp_sql.budget.damage import readable
 from dp_sql.budget.debit import registered
 from dp_sql.budget.left import repeats
 from dp_sql.budget.lines import Line
@@ -63,7 +64,8 @@ def _period(connection: Transaction, known: Registration, now: datetime) -> Peri
     if renew is Renew.NEVER:
         return None
     name = period_at(renew, now, accounts.last_period(connection, known.identity))
-    return Period(name, next_period(renew, name))
+    with readable(f"the period of {known.identity!r}"):
+        return Period(name, next_period(renew, name), early=name != period_at(renew, now, ""))
 
 
 def _line(connection: Transaction, key: Key, scope: Scope | None) -> Line:

@@ -47,10 +47,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The period that a charge of now goes to. until: the first day of the next, in UTC."""
+    """The period that a charge of now goes to. until: the first day of the next, in UTC.
+
+    early: whether it began before its time, since a clock was ahead.
+    """
 
     name: str
     until: date | None
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +110,9 @@ class BudgetState:
             return []
         span = _SPANS[self.registration.spec.renew]
         until = "" if self.period.until is None else f" until {self.period.until} (UTC)"
+        early = ", begun early by a clock that was ahead" if self.period.early else ""
         text = (
-            f"for each {span}, not for all time; this {span} is {self.period.name}{until}. "
+            f"for each {span}, not for all time; this {span} is {self.period.name}{until}{early}. "
             f"Over several {span}s a unit may lose the sum"
         )
         return [text]
@@ -134,8 +139,8 @@ class BudgetState:
             elif share.spent and share.budget:
                 texts.append(f"{_RULES[share.rule]} {show_up(share.spent)} ({_percent(share)})")
         fits = [repeats(rule, self.spent, spend)]
-        for part in self.parts if self.own else ():
-            fits.append(repeats(part.rule, part.spent, price(part.rule, cost)))
+        own = self.parts if self.own else ()
+        fits += [repeats(part.rule, part.spent, price(part.rule, cost)) for part in own]
         if self.people is not None:
             over_all = self.people.registration.rule
             fits.append(repeats(over_all, self.people.spent, price(over_all, cost)))
@@ -145,13 +150,13 @@ class BudgetState:
 
     def left(self) -> str:
         """Return, in a line, what is left of each rule in use and how often the last would fit."""
-        texts = [
-            f"{_RULES[share.rule]} {show_down(share.left)} of {show_down(share.budget)}"
-            for share in self.shares
-            if share.spent
-        ]
-        more = "" if self.repeats is None else f"; {self.repeats} more like this"
-        return ", ".join(texts) + more
+        texts = [_left(self.shares)]
+        texts += [f"{part.analyst}: {_left(part.shares)}" for part in self.parts if self.own]
+        if self.people is not None:
+            texts.append(f"each {self.people.registration.name}: {_left(self.people.shares)}")
+        if self.repeats is not None:
+            texts.append(f"{self.repeats} more like this")
+        return "; ".join(texts)
 
 
 def fewest(counts: Iterable[int | None]) -> int | None:
@@ -173,6 +178,14 @@ def _used(used: tuple[Share, ...]) -> list[str]:
         amount = "closed" if share.spent is None else f"{_percent(share)} used"
         texts.append(f"{_RULES[share.rule]}: {amount}, {show_down(share.left)} left")
     return texts
+
+
+def _left(used: tuple[Share, ...]) -> str:
+    return ", ".join(
+        f"{_RULES[share.rule]} {show_down(share.left)} of {show_down(share.budget)}"
+        for share in used
+        if share.spent
+    )
 
 
 def _sentence(used: tuple[Share, ...]) -> str:

@@ -17,6 +17,7 @@ from dp_sql.budget import open_ledger, open_store
 from dp_sql.budget.accountant import EPSILON_UNITS
 from dp_sql.budget.export import verify_export
 from dp_sql.budget.ledger import Ledger
+from dp_sql.budget.periods import next_period, period_at
 from dp_sql.budget.record import OWNER, Charge
 from dp_sql.budget.store import Store
 from dp_sql.errors import BudgetExceededError, InternalError, LedgerError
@@ -347,6 +348,52 @@ def test_verify_finds_what_was_changed(clock: Clock, change: str, problem: str) 
         assert ledger.verify().problems == ()
         _raw(ledger, change)
         assert any(problem in found for found in ledger.verify().problems)
+
+
+def test_verify_finds_charges_that_a_faulty_ledger_would_make(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger(open_store(":memory:"), clock) as ledger:
+        ledger.register_people("customer", UNIT, ONE)
+        ledger.register("a", "a", UNIT, replace(CAPPED, renew=Renew.DAILY), people="customer")
+        ask(ledger, laplace("0.25"), "a", "ada")
+        with monkeypatch.context() as patch:
+            patch.setattr("dp_sql.budget.lines.fits", lambda *_: True)
+            ask(ledger, laplace("0.5"), "a", "ada")
+        with monkeypatch.context() as patch:
+            patch.setattr("dp_sql.budget.debit.period_at", lambda *_: "2026-11-29")
+            ask(ledger, laplace("0.0625"), "a")
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "dp_sql.budget.ledger.with_people", lambda _, costs: {"a": Charge(costs["a"])}
+            )
+            ask(ledger, laplace("0.0625"), "a")
+        assert ledger.verify().problems == (
+            "The entries of `a` exceed what ada may spend, from entry 3 on.",
+            "Entry 5 went to other accounts than it should.",
+            "Statement 4 wasn't charged to a budget over all tables.",
+        )
+
+
+@pytest.mark.parametrize(
+    ("renew", "time", "period", "following"),
+    [
+        (Renew.NEVER, "2026-11-30T23:59:59+00:00", "", None),
+        (Renew.DAILY, "2027-01-01T01:00:00+02:00", "2026-12-31", "2027-01-01"),
+        (Renew.WEEKLY, "2027-01-03T23:59:59+00:00", "2026-W53", "2027-01-04"),
+        (Renew.WEEKLY, "2024-12-30T00:00:00+00:00", "2025-W01", "2025-01-06"),
+        (Renew.MONTHLY, "2024-01-31T00:00:00+00:00", "2024-01", "2024-02-01"),
+        (Renew.YEARLY, "2024-02-29T00:00:00+00:00", "2024", "2025-01-01"),
+        (Renew.YEARLY, "9999-02-01T00:00:00+00:00", "9999", None),
+        (Renew.MONTHLY, "9999-12-01T00:00:00+00:00", "9999-12", None),
+    ],
+)
+def test_a_period_is_one_of_the_calendar_in_utc(
+    renew: Renew, time: str, period: str, following: str | None
+) -> None:
+    assert period_at(renew, datetime.fromisoformat(time), "") == period
+    found = next_period(renew, period)
+    assert (None if found is None else found.isoformat()) == following
 
 
 def forged(change: Callable[[dict[str, object]], None], kind: str) -> str:

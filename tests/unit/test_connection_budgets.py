@@ -153,7 +153,10 @@ def test_a_new_month_has_the_budget_again_and_no_clock_has_it_twice(
     clock.day = "2026-11-01"
     with pytest.raises(BudgetExceededError, match="for ada; nothing"):
         ada.sql(COUNT, epsilon="0.1")
-    assert "this month is 2026-12 until 2027-01-01" in ada.budget()["orders"].lines()[1]
+    said = "this month is 2026-12 until 2027-01-01 (UTC), begun early by a clock that was ahead."
+    assert said in ada.budget()["orders"].lines()[1]
+    assert "ada: epsilon 0 of 0.5, " in ada.budget()["orders"].left()
+    assert "; each customer: epsilon 1 of 2; 0 more like this" in ada.budget()["orders"].left()
 
 
 @pytest.mark.parametrize(
