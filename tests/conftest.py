@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,19 +25,25 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Cluster]:
+def worker() -> str:
+    """Return the name of this process among those that run the tests."""
+    return os.environ.get("PYTEST_XDIST_WORKER", "alone")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, worker: str) -> Iterator[Cluster]:
     """Yield the PostgreSQL server that all workers share."""
     from postgres_cluster import shared_cluster  # noqa: PLC0415  few tests need the driver
 
     folder = tmp_path_factory.getbasetemp()
-    with shared_cluster(folder if worker_id == "master" else folder.parent) as started:
+    with shared_cluster(folder if worker == "alone" else folder.parent) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
-def database(cluster: Cluster, worker_id: str) -> str:
+def database(cluster: Cluster, worker: str) -> str:
     """Return the name of this worker's database."""
-    name = f"ledger_{worker_id}"
+    name = f"ledger_{worker}"
     cluster.run(f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}")
     return name
 

@@ -22,7 +22,7 @@ there is no answer either.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
@@ -139,8 +139,14 @@ class PostgresStore(Store):
     def _prepared(self, kind: Kind) -> _Transaction:
         """Return a transaction that has begun, on a connection whose ledger has our layout."""
         if self._connection is None:
-            self._connection = self._engine.connect()
-            self._bring(self._connection)
+            opened = self._engine.connect()
+            try:
+                self._bring(opened)
+            except BaseException:  # its layout isn't known, so nothing is asked of it
+                with suppress(SQLAlchemyError):
+                    opened.close()
+                raise
+            self._connection = opened
         return self._started(self._connection, kind)
 
     def _started(self, connection: sqlalchemy.Connection, kind: Kind) -> _Transaction:
@@ -275,10 +281,27 @@ class _Rows:
         return self._result.rowcount
 
     def fetchone(self) -> Any:
-        return self._result.mappings().fetchone()
+        row = self._result.fetchone()
+        return None if row is None else _Row(self._result.keys(), row)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._result.mappings())
+        names = tuple(self._result.keys())
+        return (_Row(names, row) for row in self._result)
+
+
+class _Row:
+    """The values of a row, in order and by name, as sqlite3.Row has them."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, names: Iterable[str], values: Iterable[Any]) -> None:
+        self._values = dict(zip(names, values, strict=True))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values.values())
 
 
 @lru_cache(maxsize=64)

@@ -77,7 +77,8 @@ def _guards() -> Iterator[str]:
         "AS $$ SELECT new_ = 'inf' OR (old_ <> 'inf' AND new_::numeric >= old_::numeric) $$"
     )
     yield _function("keep", _refuse("FALSE") + " RETURN NULL;")
-    yield _function("only_reserved", _refuse("NEW.status = 'reserved'") + " RETURN NEW;")
+    reserved = "NEW.status = 'reserved' AND NEW.id = (SELECT id FROM next_statement)"
+    yield _function("only_reserved", _refuse(reserved) + " RETURN NEW;")
     same = "to_jsonb(NEW) - 'status' = to_jsonb(OLD) - 'status' AND OLD.status = 'reserved'"
     yield _function("only_status", _refuse(same) + " RETURN NEW;")
     counts = "".join(f" - '{column}'" for column in ("entries", *_AMOUNTS, "digest"))

@@ -23,7 +23,7 @@ BUSY_SECONDS = 10.0
 
 
 class Rows(Protocol):
-    """What a statement returned: rows whose values are found by the names of their columns."""
+    """What a statement returned: rows that yield their values, and find them by column names, too."""
 
     @property
     def rowcount(self) -> int:

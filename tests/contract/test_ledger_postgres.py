@@ -144,6 +144,18 @@ def test_a_connection_that_was_lost_between_statements_is_replaced(
     assert ledger.verify().problems == ()
 
 
+def test_a_layout_that_is_not_known_any_more_is_refused_again_and_again(
+    ledger: Ledger, cluster: Cluster, database: str
+) -> None:
+    pid = backend(ledger)
+    later = "UPDATE dp_sql.schema_version SET version = 99"  # as a later dp_sql does
+    cluster.run("SET session_replication_role = replica", later, database=database)
+    ended(cluster, pid)
+    for _ in range(3):
+        with pytest.raises(LedgerError, match="layout 99"):
+            ledger.reserve(statement(), HALF)
+
+
 def test_a_connection_that_is_lost_in_a_transaction_charges_nothing(
     ledger: Ledger, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,13 +31,13 @@ SECRET = "pa55-of-ada"  # noqa: S105  of a role that lives for a minute
 
 
 @pytest.fixture
-def role(cluster: Cluster, worker_id: str) -> Iterator[str]:
+def role(cluster: Cluster, worker: str) -> Iterator[str]:
     """Yield a login role that may do nothing yet, with a name that needs quotes."""
-    name = f'ada "{worker_id}"'
+    name = f'ada "{worker}"'
     quoted = '"' + name.replace('"', '""') + '"'
     cluster.run(f"CREATE ROLE {quoted} LOGIN PASSWORD '{SECRET}'")
     yield name
-    for database in (f"ledger_{worker_id}", "postgres"):
+    for database in (f"ledger_{worker}", "postgres"):
         cluster.run(f"DROP OWNED BY {quoted}", database=database)
     cluster.run(f"DROP ROLE {quoted}")
 
@@ -139,7 +139,8 @@ FORGED = [
     "UPDATE statements SET sql = 'SELECT 2'",
     "UPDATE statements SET analyst = 'ada'",
     "DELETE FROM statements",
-    "INSERT INTO statements VALUES (99, 'q', 't', 'ada', 'answered', 'h', 's')",
+    "INSERT INTO statements VALUES (3, 'q', 't', 'ada', 'answered', 'h', 's')",
+    "INSERT INTO statements VALUES (9223372036854775807, 'q', 't', 'ada', 'reserved', 'h', 's')",
     "UPDATE entries SET pure = '0'",
     "DELETE FROM entries",
     "DELETE FROM raises",
@@ -243,6 +244,16 @@ def test_owner_and_analyst_ask_through_the_whole_engine(
         texts.append(repr(connection))
     with dp_sql.connect(path, ledger=url) as connection, pytest.raises(LedgerError, match="role"):
         connection.sql(count, epsilon="0.25")
+    assert run("ledger", "verify", url) == 2
+    assert run(url) == 2
+    path.write_text(
+        f'ledger: "{postgres}"\n{path.read_text()}'
+    )  # the key twice, with its line shown
+    assert run("check", str(path)) == 1
+    shown = capsys.readouterr()
+    assert 'ledger: "postgresql://****' in shown.err + shown.out
+    texts += [shown.out, shown.err]
+    path.write_text(path.read_text().partition("\n")[2])
     for command in (["check"], ["budget", "show"], ["ledger", "show"], ["ledger", "verify"]):
         assert run(*command, str(path)) == 0
     shown = capsys.readouterr()
