@@ -30,12 +30,13 @@ from dp_sql.cursor import Cursor
 from dp_sql.errors import (
     BudgetExceededError,
     EngineError,
+    LedgerError,
     ParameterError,
     QueryError,
     UnsupportedSQLError,
 )
 from dp_sql.executor.duckdb_engine import DuckDBEngine
-from dp_sql.executor.sources import database_file
+from dp_sql.executor.sources import data_folder, database_file
 from dp_sql.explain import explanation
 from dp_sql.mechanisms.sampler import sampler_named
 from dp_sql.parser.examples import general
@@ -82,7 +83,7 @@ class Connection:
                 started.result(),
                 self._sampler,
             )
-            self._ledger = open_ledger(ledger_place(self._catalog, ledger, database))
+            self._ledger = open_ledger(ledger_place(self._catalog, ledger, database, folder))
             try:
                 self._identities = self._register()
             except BaseException:
@@ -419,17 +420,31 @@ def _analyst(name: str) -> str:
 
 
 def ledger_place(
-    catalog: Catalog, ledger: str | PathLike[str] | None, database: str | None
+    catalog: Catalog,
+    ledger: str | PathLike[str] | None,
+    database: str | None,
+    data_dir: Path | None = None,
 ) -> str | Path:
     """Return where the ledger lies: as asked, as the schema says, or beside the data.
 
-    ledger, database: as `connect` gets them. The result is a file, ":memory:", or a URL.
+    ledger, database, data_dir: as `connect` gets them. The result is a file, ":memory:", or a URL. Beside
+    a database it has the database's name, in a folder of files it is `dp_sql.ledger`: whatever a schema
+    is called and wherever it lies, the data have one ledger. Raises LedgerError where one lies under
+    the name that it had before.
     """
     if ledger is not None:
         return str(ledger) if is_url(ledger) or str(ledger) == ":memory:" else Path(ledger)
     if catalog.ledger is not None:
         return catalog.ledger if is_url(catalog.ledger) else catalog.path.parent / catalog.ledger
-    file = database_file(catalog, database if database is not None else catalog.database)
+    url = database if database is not None else catalog.database
+    file = database_file(catalog, url)
     if file is not None:
         return file.with_name(f"{file.name}.ledger")
-    return catalog.path.with_suffix(".ledger")
+    place = data_folder(catalog, url, data_dir) / "dp_sql.ledger"
+    former = catalog.path.with_suffix(".ledger")
+    if former.exists() and not place.exists():
+        raise LedgerError(
+            f"The ledger of these data is {place}; {former} has the name of the schema.",
+            hint=f"move that file there, with its -wal, or write `ledger: {former.name}` in the schema",
+        )
+    return place

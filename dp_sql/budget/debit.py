@@ -94,7 +94,7 @@ def charge_table(
     if cap_rule is not None:
         for analyst in sorted({analyst for analyst, _ in charges} - {OWNER}):
             places = [i for i, (by, _) in enumerate(charges) if by == analyst]
-            theirs = [alone[i] for i in places]
+            theirs = [alone[i].of_analyst for i in places]
             own = [price(cap_rule, charge.cost) for charge in theirs]
             account = f"the part of {known.account} that is for {analyst}"
             line = connection, Key(identity, analyst, period)

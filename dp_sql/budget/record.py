@@ -64,11 +64,19 @@ class Charge:
     cost: what the table's rule has to bear in each of the blocks that are named. Under adjacencies
     that move a unit from one block to another the caller has doubled it. blocks: every block from
     whose rows the answer may depend; None is all, those that are yet to come too, and the only
-    choice for a table without blocks.
+    choice for a table without blocks. learned: what counts against the analyst's cap, where that is
+    more than the cost: answers that were released before, and are shown to this analyst for the first
+    time, cost the table nothing.
     """
 
     cost: Cost
     blocks: Blocks = None
+    learned: Cost | None = None
+
+    @property
+    def of_analyst(self) -> Charge:
+        """What is charged to the analyst's own line."""
+        return self if self.learned is None else Charge(self.learned, self.blocks)
 
 
 @dataclass(frozen=True, slots=True)

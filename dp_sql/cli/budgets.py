@@ -25,7 +25,7 @@ def budgets_text(where: Where, analyst: str | None) -> str:
     analyst: whose last statement tells how many more fit; None is anybody's. Registers nothing.
     """
     catalog = load(where.file, database=where.database)
-    place = ledger_place(catalog, where.ledger, where.database)
+    place = ledger_place(catalog, where.ledger, where.database, where.data_dir)
     found = None if str(place) == ":memory:" else existing_ledger(place)
     lines: list[str] = []
     with found or open_ledger(":memory:") as ledger:

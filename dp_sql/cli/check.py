@@ -62,7 +62,7 @@ def check_schema(
         if not marked:
             raise
         return _unfinished(schema, marked, error)
-    place = ledger_place(catalog, ledger, database)
+    place = ledger_place(catalog, ledger, database, data_dir)
     lines = [f"{schema}: {_count(len(catalog.tables), 'table')}", *_decisions(marked)]
     errors = len(marked)
     with ExitStack() as stack:

@@ -41,16 +41,13 @@ def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sou
     isn't supported; EngineError for a file that doesn't exist.
     """
     url = database if database is not None else catalog.database
-    folder = data_dir
     if "://" in url and not url.startswith(_MEMORY):
         raise SchemaError(
             f"the database {url.split('://')[0]}:// isn't supported.",
             hint="duckdb:///file.duckdb, duckdb:// or a folder",
         )
     file = database_file(catalog, url)
-    if file is None and folder is None and not url.startswith(_MEMORY):
-        folder = _resolve(catalog, url)
-    folder = (folder if folder is not None else catalog.path.parent).resolve()
+    folder = data_folder(catalog, url, data_dir)
     if file is not None and not file.is_file():
         raise EngineError(
             f"the database file {file.name!r} doesn't exist.", hint=f"look at {file.parent}"
@@ -82,6 +79,15 @@ def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sou
         files[name] = path
     _check_distinct(catalog, files)
     return Sources(file, files)
+
+
+def data_folder(catalog: Catalog, url: str, data_dir: Path | None) -> Path:
+    """Return the folder of `source` files. url: of the database; the others: as `locate` has them."""
+    if data_dir is not None:
+        return data_dir.resolve()
+    if url.startswith(_MEMORY) or database_file(catalog, url) is not None:
+        return catalog.path.parent.resolve()
+    return _resolve(catalog, url).resolve()
 
 
 def _check_distinct(catalog: Catalog, files: dict[str, Path]) -> None:

@@ -21,7 +21,7 @@ from dp_sql.budget.periods import next_period, period_at
 from dp_sql.budget.record import OWNER, Charge
 from dp_sql.budget.store import Store
 from dp_sql.errors import BudgetExceededError, InternalError, LedgerError
-from dp_sql.privacy.cost import Cost
+from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.schema.catalog import AccountantKind, BudgetSpec, Cap, Renew
 
@@ -200,6 +200,42 @@ def test_the_owner_has_no_cap_and_periods_and_blocks_renew_those_of_analysts(
     refused(ledger, days(laplace("0.25"), "wed"), "block wed of the part", analyst="ada")
 
 
+def test_an_answer_that_was_released_before_counts_for_who_sees_it_first(ledger: Ledger) -> None:
+    ledger.register("t", "visits", UNIT, CAPPED)
+    ask(ledger, laplace("0.25"), analyst="ada")
+    shown = Charge(FREE, learned=laplace("0.25"))
+    ask(ledger, shown, analyst="grace")
+    assert ledger.state("t").spent.pure == EPSILON_UNITS // 4
+    refused(ledger, laplace("0.5"), r"for grace; 0\.25 of epsilon 0\.5 is left", analyst="grace")
+    both = Charge(laplace("0.0625"), learned=laplace("0.25"))
+    ask(ledger, both, analyst="grace")
+    refused(ledger, shown, "for grace; nothing of epsilon 0.5 is left", analyst="grace")
+    assert ledger.state("t").spent.pure == EPSILON_UNITS * 5 // 16
+
+
+def test_what_is_shown_of_blocks_is_the_fullest_and_a_new_one(ledger: Ledger) -> None:
+    cap = replace(CAPPED, blocks="day")
+    ledger.register("t", "visits", UNIT, cap)
+    ask(ledger, laplace("0.25"))
+    ask(ledger, days(laplace("0.25"), "mon", "tue"), analyst="ada")
+    ask(ledger, days(laplace("0.125"), "mon"), analyst="grace")
+    state = ledger.state("t", "grace")
+    assert state.lines() == (
+        "budget: epsilon 1, delta 1e-06 (pure accountant)",
+        "for each day; of the one that has spent most:",
+        "epsilon: 62.5 % used, 0.375 left",
+        "delta of key selection: 0 % used, 1e-06 left",
+        "a day that nobody asked alone: epsilon 0.75 left, delta of key selection 1e-06 left",
+        "each analyst: epsilon 0.5, delta 1e-06",
+        "  grace: epsilon: 25 % used, 0.375 left; delta of key selection: 0 % used, 1e-06 left",
+        "3 more like the last statement fit",
+    )
+    assert state.left() == "epsilon 0.375 of 1; grace: epsilon 0.375 of 0.5; 3 more like this"
+    assert ledger.state("t", "ada").repeats == 1
+    assert [part.analyst for part in ledger.state("t").parts] == ["ada", "grace"]
+
+
+@pytest.mark.parametrize("anywhere", ["memory"], indirect=True)
 def test_a_cap_has_an_order_of_its_own(ledger: Ledger) -> None:
     cap = Cap(Fraction(1, 2), Fraction("1e-6"), Fraction("5e-7"))
     ledger.register("t", "visits", UNIT, replace(budget("5", "2e-6"), cap=cap))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from budget_cases import budget
-from ledger_cases import new_ledger, run_children
+from ledger_cases import LARGE, new_ledger, run_children
 
 from dp_sql.budget import open_ledger
 from dp_sql.budget.accountant import EPSILON_UNITS
-from dp_sql.schema.catalog import AccountantKind
+from dp_sql.schema.catalog import AccountantKind, BudgetSpec, Renew
 
 ONE = budget("1", "0", AccountantKind.PURE, "0")
+LINED: dict[str, Any] = {"blocks": "day", "renew": Renew.YEARLY}
 
 
 @pytest.fixture(params=["file", "postgres"])
@@ -24,20 +27,20 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("path", "processes", "threads", "epsilon"),
+    ("path", "processes", "threads", "epsilon", "spec"),
     [
-        ("file", 2, 16, "0.01"),
-        ("file", 16, 1, "0.02"),
-        ("postgres", 16, 1, "0.04"),
-        pytest.param("file", 16, 4, "0.001", marks=pytest.mark.slow),
-        pytest.param("postgres", 16, 4, "0.001", marks=pytest.mark.slow),
+        ("file", 2, 16, "0.01", replace(ONE, **LINED)),
+        ("file", 16, 1, "0.02", ONE),
+        ("postgres", 16, 1, "0.04", replace(ONE, **LINED)),
+        pytest.param("file", 16, 4, "0.001", ONE, marks=pytest.mark.slow),
+        pytest.param("postgres", 16, 4, "0.001", ONE, marks=pytest.mark.slow),
     ],
     indirect=["path"],
 )
 def test_processes_and_threads_are_granted_exactly_the_budget(
-    path: str, processes: int, threads: int, epsilon: str
+    path: str, processes: int, threads: int, epsilon: str, spec: BudgetSpec
 ) -> None:
-    new_ledger(path, ONE).close()
+    new_ledger(path, spec).close()
     found = run_children("race", path, processes, threads, epsilon, timeout=600)
     assert found["codes"] == [0] * processes
     paid = [query_id for each in found["paid"] for query_id in each]
@@ -50,8 +53,8 @@ def test_processes_and_threads_are_granted_exactly_the_budget(
         assert ledger.verify().problems == ()
 
 
-def killed(path: str, tries: int, seed: int) -> None:
-    new_ledger(path).close()
+def killed(path: str, tries: int, seed: int, spec: BudgetSpec = LARGE) -> None:
+    new_ledger(path, spec).close()
     found = run_children("kills", path, tries, seed, timeout=tries * 2 + 60)
     print(f"{tries} processes killed: {found}")  # noqa: T201  pytest -s shows how many
     assert found["tries"] == tries
@@ -63,7 +66,7 @@ def killed(path: str, tries: int, seed: int) -> None:
 
 
 def test_no_answer_of_a_killed_process_is_without_its_charge(path: str) -> None:
-    killed(path, tries=20, seed=1)
+    killed(path, tries=20, seed=1, spec=replace(LARGE, **LINED))
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import pytest
 
 from dp_sql import errors
 from dp_sql.cli.words import ABOVE, AGGREGATES, FUNCTIONS
+from dp_sql.schema.loader import load
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -142,10 +143,20 @@ def test_every_error_code_is_explained() -> None:
 
 
 def test_the_schema_of_the_readme_is_that_of_the_demo() -> None:
-    (shown,) = blocks("yaml")
+    shown = blocks("yaml")[0]
     for file in ("dp_sql/demo/cdnow.yaml", "schemas/cdnow.yaml"):
         text = (ROOT / file).read_text(encoding="utf-8")
         assert shown == text[text.index("version: 1") :]
+
+
+def test_the_parts_of_schemas_that_the_readme_shows_are_accepted(tmp_path: Path) -> None:
+    for number, part in enumerate(blocks("yaml")[1:]):
+        file = tmp_path / f"{number}.yaml"
+        columns = "    columns: {customer_id: {type: integer}}\n"
+        file.write_text(
+            f"version: 1\ndatabase: duckdb:///shop.duckdb\n{part}{columns}", encoding="utf-8"
+        )
+        assert load(file).people is not None
 
 
 @pytest.mark.parametrize("word", [*FUNCTIONS, *AGGREGATES, *ABOVE])

@@ -136,6 +136,16 @@ def test_several_tables_are_one_charge_to_the_unit(schema: Path, clock: Clock) -
         assert len(list(owner.ledger())) == before
 
 
+def test_a_budget_over_all_tables_without_delta_has_laplace_noise(
+    ada: dp_sql.Connection, schema: Path, tmp_path: Path
+) -> None:
+    many = f"SELECT {', '.join(f'SUM(pay + {n})' for n in range(30))} FROM orders"
+    assert "Laplace" in ada.explain(many, epsilon="0.5", delta="1e-7")
+    edited(schema, ("budget: {epsilon: 2}", "budget: {epsilon: 2, delta: 1e-6}"))
+    with dp_sql.connect(schema, ledger=tmp_path / "other.ledger") as owner:
+        assert "Gaussian" in owner.explain(many, epsilon="0.5", delta="1e-7")
+
+
 def test_a_batch_is_held_to_every_account(ada: dp_sql.Connection) -> None:
     with pytest.raises(BudgetExceededError, match="of the part of `orders` that is for ada"):
         ada.batch([COUNT, "SELECT SUM(pay) FROM orders"], epsilon="0.6")
@@ -159,37 +169,69 @@ def test_a_new_month_has_the_budget_again_and_no_clock_has_it_twice(
     assert "; each customer: epsilon 1 of 2; 0 more like this" in ada.budget()["orders"].left()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        ("renew: monthly", "renew: daily"),
-        (", renew: monthly", ""),
-        ("per_analyst: {epsilon: 0.5}", "per_analyst: {epsilon: 0.6}"),
-        (", per_analyst: {epsilon: 0.5}", ""),
-        (", budget: {epsilon: 2}", ""),
-        ("budget: {epsilon: 2}", "budget: {epsilon: 3}"),
-        ("unit: customer", "unit: client"),
-        ("level: user", "level: user, adjacency: substitution"),
-    ],
-)
-def test_no_edited_or_copied_schema_refills_anything(
-    schema: Path, change: tuple[str, str], tmp_path: Path
-) -> None:
-    with dp_sql.connect(schema, ledger=tmp_path / "l.ledger") as owner:
+CHANGES = [
+    ("renew: monthly", "renew: daily"),
+    (", renew: monthly", ""),
+    ("per_analyst: {epsilon: 0.5}", "per_analyst: {epsilon: 0.6}"),
+    (", per_analyst: {epsilon: 0.5}", ""),
+    (", budget: {epsilon: 2}", ""),
+    ("budget: {epsilon: 2}", "budget: {epsilon: 3}"),
+    ("unit: customer", "unit: client"),
+    ("level: user", "level: user, adjacency: substitution"),
+]
+
+
+def test_no_edited_or_copied_schema_refills_anything(schema: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "l.ledger"
+    with dp_sql.connect(schema, ledger=ledger) as owner:
         owner.sql(COUNT, epsilon="0.5")
     copy = schema.with_name("copy.yaml")
     copy.write_text(SCHEMA, encoding="utf-8")
     (tmp_path / "linked").symlink_to(tmp_path)
-    linked = tmp_path / "linked" / "copy.yaml"
     with (
-        dp_sql.connect(linked, ledger=tmp_path / "l.ledger") as again,
+        dp_sql.connect(tmp_path / "linked" / "copy.yaml", ledger=ledger) as again,
         pytest.raises(BudgetExceededError, match=r"0\.5 of epsilon 1 is left"),
     ):
         again.sql(COUNT, epsilon="0.6")
-    copy.write_text(changed(SCHEMA, change), encoding="utf-8")
-    with pytest.raises(LedgerError, match=r"Editing a schema|over all tables|to protect"):
-        dp_sql.connect(copy, ledger=tmp_path / "l.ledger")
-    assert check_schema(copy, ledger=tmp_path / "l.ledger").errors > 0
+    for change in CHANGES:
+        copy.write_text(changed(SCHEMA, change), encoding="utf-8")
+        with pytest.raises(LedgerError, match=r"Editing a schema|over all tables|to protect"):
+            dp_sql.connect(copy, ledger=ledger)
+    assert check_schema(copy, ledger=ledger).errors > 0
+
+
+def test_whatever_a_schema_is_called_the_data_have_one_ledger(schema: Path, tmp_path: Path) -> None:
+    with dp_sql.connect(schema) as owner:
+        owner.sql(COUNT, epsilon="0.9")
+    assert schema.with_name("dp_sql.ledger").is_file()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path)
+    folder = SCHEMA.replace('"duckdb://"', str(tmp_path / "linked"))
+    places = ((tmp_path, None, SCHEMA), (elsewhere, tmp_path, SCHEMA), (elsewhere, None, folder))
+    for number, (place, data, text) in enumerate(places):
+        copy = place / f"{number}.yaml"
+        copy.write_text(text, encoding="utf-8")
+        with (
+            dp_sql.connect(copy, data_dir=data) as again,
+            pytest.raises(BudgetExceededError, match=r"0\.1\d* of epsilon 1 is left"),
+        ):
+            again.sql(COUNT, epsilon="0.5")
+        shown = budgets_text(Where(copy, data_dir=data), None)
+        assert "90 % used" in shown
+        assert len(list(place.glob("*.ledger"))) == (1 if place == tmp_path else 0)
+
+
+def test_a_ledger_under_its_former_name_is_not_forgotten(schema: Path) -> None:
+    with dp_sql.connect(schema, ledger=schema.with_suffix(".ledger")) as owner:
+        owner.sql(COUNT, epsilon=1)
+    with pytest.raises(LedgerError, match="has the name of the schema") as failure:
+        dp_sql.connect(schema)
+    assert failure.value.hint is not None
+    assert "ledger: shop.ledger" in failure.value.hint
+    edited(schema, ("version: 1\n", "version: 1\nledger: shop.ledger\n"))
+    with dp_sql.connect(schema) as owner, pytest.raises(BudgetExceededError):
+        owner.sql(COUNT, epsilon="0.1")
 
 
 def test_a_table_under_another_name_is_the_same_table(schema: Path, tmp_path: Path) -> None:
