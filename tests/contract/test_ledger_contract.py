@@ -395,6 +395,7 @@ def test_sqlite_is_imported_when_a_ledger_opens_and_not_before() -> None:
     code = (
         "import sys; from dp_sql.budget import open_ledger; import dp_sql.budget.left; "
         "assert 'sqlite3' not in sys.modules; open_ledger(':memory:'); "
-        "assert 'sqlite3' in sys.modules"
+        "assert 'sqlite3' in sys.modules; "
+        "assert not {'sqlalchemy', 'psycopg'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT)}, check=True)

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -185,3 +185,43 @@ def test_a_changed_byte_is_noticed_by_the_checksums_of_the_server(own: Cluster, 
 @pytest.mark.slow
 def test_each_of_many_changed_bytes_is_noticed(own: Cluster, url: str) -> None:
     damaged(own, url, tries=60, seed=2)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a small disk")
+def test_a_full_disk_of_the_server_takes_no_charge_away(cluster: Cluster) -> None:
+    assert cluster  # skips where there is none
+    folder = Path(tempfile.mkdtemp(prefix="dpsql"))
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        mount, unmount = (shutil.which(name) or name for name in ("mount", "umount"))
+        subprocess.run([mount, "-t", "tmpfs", "-o", "size=140m", "tmpfs", str(folder)], check=True)
+        stack.callback(subprocess.run, [unmount, "--lazy", str(folder)], check=True)
+        small = stack.enter_context(server(folder, binaries()))
+        url = small.url("postgres")
+        new_ledger(url).close()
+        answered, charged = set[str](), set[str]()
+        for room in (100_000, 1_000_000, 3_000_000):
+            ballast = folder / "ballast"
+            with ballast.open("wb") as file:
+                file.write(bytes(shutil.disk_usage(folder).free - room))
+            messages = set()
+            with open_ledger(url) as ledger:
+                for number in range(300):
+                    record = statement(f"SELECT {number} -- {os.urandom(20_000).hex()}")
+                    try:
+                        ledger.reserve(record, HALF)
+                        answered.add(record.query_id)
+                    except LedgerError as error:
+                        messages.add(error.message)
+            ballast.unlink()
+            with suppress(AssertionError):
+                small.start()  # where it ended
+            time.sleep(1)  # it may have ended a moment ago and be coming up
+            with open_ledger(url) as ledger:
+                charged = {entry.query_id for entry in ledger.entries()}
+                assert ledger.verify().problems == ()
+                ledger.reserve(statement(), HALF)
+            print(f"{room} bytes: {len(answered)} answers, {len(charged)} charges, {messages}")  # noqa: T201
+            assert messages
+            assert answered <= charged
