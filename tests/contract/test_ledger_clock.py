@@ -69,7 +69,7 @@ def jumped(where: str | Path, tries: int, seed: int) -> None:
 
 
 def test_a_clock_that_jumps_gives_no_period_twice(anywhere: str | Path) -> None:
-    jumped(anywhere, tries=80, seed=1)
+    jumped(anywhere, tries=50, seed=1)
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ LINED: dict[str, Any] = {"blocks": "day", "renew": Renew.YEARLY}
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return where a ledger goes that processes can share."""
     if request.param == "postgres":
-        return str(request.getfixturevalue("postgres"))
+        return str(request.getfixturevalue("emptied"))
     return str(tmp_path / "shop.ledger")
 
 
@@ -31,7 +31,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     [
         ("file", 2, 16, "0.01", replace(ONE, **LINED)),
         ("file", 16, 1, "0.02", ONE),
-        ("postgres", 16, 1, "0.04", replace(ONE, **LINED)),
+        ("postgres", 6, 1, "0.04", replace(ONE, **LINED)),
         pytest.param("file", 16, 4, "0.001", ONE, marks=pytest.mark.slow),
         pytest.param("postgres", 16, 4, "0.001", ONE, marks=pytest.mark.slow),
     ],
@@ -66,7 +66,7 @@ def killed(path: str, tries: int, seed: int, spec: BudgetSpec = LARGE) -> None:
 
 
 def test_no_answer_of_a_killed_process_is_without_its_charge(path: str) -> None:
-    killed(path, tries=20, seed=1, spec=replace(LARGE, **LINED))
+    killed(path, tries=12, seed=1, spec=replace(LARGE, **LINED))
 
 
 @pytest.mark.slow
@@ -89,9 +89,9 @@ def test_a_child_goes_on_with_the_ledger_after_its_parent_closed_it(path: str) -
 
 def test_forks_among_threads_lose_nothing(path: str) -> None:
     new_ledger(path).close()
-    found = run_children("fork_among_threads", path, 8)
-    assert found["codes"] == [0] * 8
-    assert found["children"] == 8
+    found = run_children("fork_among_threads", path, 5)
+    assert found["codes"] == [0] * 5
+    assert found["children"] == 5
     with open_ledger(path) as ledger:
         assert {entry.query_id for entry in ledger.entries()} == set(found["paid"])
         assert ledger.verify().problems == ()
