@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
 from dp_sql.mechanisms.chooser import Chooser
@@ -31,7 +32,7 @@ from dp_sql.plan.release import (
 from dp_sql.plan.sampled import Sampled
 from dp_sql.privacy.amount import show
 from dp_sql.privacy.contribution import Change
-from dp_sql.privacy.cost import FREE
+from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema.catalog import Catalog, ChoiceKind
 from dp_sql.stages import Prepared, Step
@@ -67,6 +68,7 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
         )
         lines.append(f"  {states[table].taken(cost)}")
         lines += [f"  {text}" for text in states[table].lines()]
+    lines += _over_all(prepared, states)
     if prepared.steps and not prepared.costs:
         lines.append("Cost: none, the answer depends on nothing that is protected.")
     if prepared.costs:
@@ -82,6 +84,19 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
             f"those who {found}."
         )
     return "\n".join(lines)
+
+
+def _over_all(prepared: Prepared, states: Mapping[str, BudgetState]) -> list[str]:
+    """Return what the statement takes of the budget over all tables, where there is one."""
+    people = next((s.people for s in states.values() if s.people is not None), None)
+    if people is None:
+        return []
+    cost = reduce(Cost.then, prepared.costs.values())
+    account = people.registration.account
+    return [
+        f"Cost over all tables: epsilon {show(cost.epsilon)}",
+        f"  of {account}: {people.taken(cost)}",
+    ]
 
 
 def _protects(catalog: Catalog) -> str:

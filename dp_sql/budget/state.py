@@ -129,7 +129,10 @@ class BudgetState:
         return ", ".join(f"{_RULES[s.rule]} {show_down(s.left)} left" for s in left if s.budget)
 
     def taken(self, cost: Cost) -> str:
-        """Return, in a line, what a statement of that cost would take of each rule, and how many fit."""
+        """Return, in a line, what a statement of that cost would take of each rule, and how many fit.
+
+        That it fits the budget over all tables too isn't looked at: ask `people` with all its costs.
+        """
         rule = self.registration.rule
         spend = price(rule, cost)
         texts = []
@@ -141,9 +144,6 @@ class BudgetState:
         fits = [repeats(rule, self.spent, spend)]
         own = self.parts if self.own else ()
         fits += [repeats(part.rule, part.spent, price(part.rule, cost)) for part in own]
-        if self.people is not None:
-            over_all = self.people.registration.rule
-            fits.append(repeats(over_all, self.people.spent, price(over_all, cost)))
         fit = fewest(fits)
         more = "" if fit is None else f"; {fit} like it fit" if fit != 1 else "; 1 like it fits"
         return f"takes {', '.join(texts) or 'nothing'}{more}"

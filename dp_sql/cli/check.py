@@ -155,7 +155,8 @@ def _ledger(place: str | Path, stack: ExitStack) -> tuple[_Finding, Ledger | Non
         ledger = existing_ledger(place)
         if ledger is None:
             return _Finding(f"{shown} isn't there yet; the first connection makes it"), None
-        registered = stack.enter_context(ledger).registrations()
+        stack.enter_context(ledger)
+        registered = [known for known in ledger.registrations() if not known.is_of_people]
     except DPSQLError as error:
         return _Finding(message_of(error), error=True), None
     return _Finding(f"{shown} knows {_count(len(registered), 'table')}"), ledger

@@ -121,6 +121,18 @@ def test_each_sees_the_table_and_his_or_her_own_part(ada: dp_sql.Connection, sch
 
 def test_several_tables_are_one_charge_to_the_unit(schema: Path, clock: Clock) -> None:
     with dp_sql.connect(schema) as owner:
+        explained = owner.explain(
+            "SELECT COUNT(*) FROM orders JOIN visits USING (id)", epsilon="0.5"
+        )
+        assert (
+            "Cost over all tables: epsilon 1\n"
+            "  of the budget of each `customer` over all tables: takes epsilon 1 (50 %); 2 like it fit"
+        ) in explained
+        owner.sql("SELECT COUNT(*) FROM orders JOIN visits USING (id)", epsilon="0.125")
+        first = owner.budget()["visits"].people
+        assert first is not None
+        assert first.spent.pure == 10**12 // 4
+    with dp_sql.connect(schema, ledger=":memory:") as owner:
         result = owner.sql(BOTH, epsilon=1)
         spent = sum((cost.epsilon for cost in result.cost.values()), Fraction(0))
         people = owner.budget()["visits"].people
