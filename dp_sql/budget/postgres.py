@@ -316,25 +316,15 @@ def open_postgres(url: str) -> PostgresStore:
     and libpq's other variables. Raises LedgerError, and changes nothing, where the database can't be
     reached, isn't durable, or its schema `dp_sql` is no ledger.
     """
-    return _opened(PostgresStore(url, make=True))
+    return store.tried(PostgresStore(url, make=True))
 
 
 def find_postgres(url: str) -> PostgresStore | None:
     """Return the store of the database at `url`, or None where it has none. Else `open_postgres`."""
     try:
-        return _opened(PostgresStore(url, make=False))
+        return store.tried(PostgresStore(url, make=False))
     except _AbsentError:
         return None
-
-
-def _opened(opened: PostgresStore) -> PostgresStore:
-    try:
-        with opened.transaction(write=True):
-            pass  # a ledger that can't be written is refused now rather than at the first statement
-    except LedgerError:
-        opened.close()
-        raise
-    return opened
 
 
 class _AbsentError(LedgerError):

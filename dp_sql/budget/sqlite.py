@@ -122,14 +122,7 @@ def open_sqlite(where: str | Path) -> SQLiteStore:
     holds it for longer than BUSY_SECONDS.
     """
     path = None if str(where) == ":memory:" else _locate(Path(where))
-    opened = SQLiteStore(path)
-    try:
-        with opened.transaction(write=True):
-            pass  # a ledger that can't be written is refused now rather than at the first statement
-    except LedgerError:
-        opened.close()
-        raise
-    return opened
+    return store.tried(SQLiteStore(path))
 
 
 def _locate(where: Path) -> Path:

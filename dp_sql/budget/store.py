@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum, auto
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from dp_sql.errors import LedgerError
 
@@ -52,6 +52,9 @@ class Kind(Enum):
     READ = auto()
     WRITE = auto()
     NOTE = auto()
+
+
+AnyStore = TypeVar("AnyStore", bound="Store")
 
 
 class Store(ABC):
@@ -171,6 +174,16 @@ class Store(ABC):
         if child and self._shared:
             self._process = os.getpid()
         self._lock.release()
+
+
+def tried(opened: AnyStore) -> AnyStore:
+    """Return a store that can be written, or close it and raise LedgerError: now, not when asked."""
+    try:
+        with opened.transaction(write=True):
+            return opened
+    except LedgerError:
+        opened.close()
+        raise
 
 
 _OPEN: weakref.WeakSet[Store] = weakref.WeakSet()
