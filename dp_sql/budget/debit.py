@@ -14,7 +14,7 @@ Source:  [Rogers2016]
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 
@@ -52,8 +52,10 @@ class Debit:
     scope: Scope | None
 
 
-def with_people(connection: Transaction, costs: Owed) -> dict[str, Charge]:
+def with_people(find: Callable[[str], Registration], costs: Owed) -> dict[str, Charge]:
     """Return what a statement owes each table, and each budget over all tables.
+
+    find: returns the table of an identity, as `registered` does.
 
     Claim:   a statement takes of the budget over all tables no less than what its unit loses by it.
     Why:     the cost of a release is for a neighbour that changes all that the unit owns, in whatever
@@ -68,7 +70,7 @@ def with_people(connection: Transaction, costs: Owed) -> dict[str, Charge]:
         given = costs[identity]
         owed[identity] = given if isinstance(given, Charge) else Charge(given)
     for identity in tuple(owed):
-        people = registered(connection, identity).people
+        people = find(identity).people
         if people is not None:
             before = owed[people].cost if people in owed else FREE
             owed[people] = Charge(before.then(owed[identity].cost))

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache, partial
 from types import TracebackType
 from typing import Self
 
@@ -132,9 +133,10 @@ class Ledger:
             numbers = [rows.add_statement(connection, record, _text(now)) for record in records]
             debits: list[list[Debit]] = [[] for _ in asked]
             refused: list[Refused] = []
-            owed = [with_people(connection, costs) for _, costs in asked]
+            find = cache(partial(registered, connection))
+            owed = [with_people(find, costs) for _, costs in asked]
             for identity in sorted({identity for costs in owed for identity in costs}):
-                known = registered(connection, identity)
+                known = find(identity)
                 these = [(i, costs[identity]) for i, costs in enumerate(owed) if identity in costs]
                 charges = [(records[i].analyst, charge) for i, charge in these]
                 debited, without_room = charge_table(connection, known, now, charges)
