@@ -9,8 +9,9 @@ Why:     one transaction that no other overlaps reads what was spent, decides, a
          edited schema leaves one out (`lines` and `periods` say what they add up to).
          A raise is such a transaction too: it changes what fits, never what was spent, and is one
          link of the same chain.
-Assumes: the caller reserves before it reads data, and what its store assumes (`sqlite`). Who may call
-         `raise_budget` is whoever may write the file: analysts' names are told apart, not proved.
+Assumes: the caller reserves before it reads data, and what its store assumes (`sqlite`, `postgres`).
+         Who may call `raise_budget` is whoever may write the file or owns the tables: names of
+         analysts are told apart, and proved by database roles alone (`postgres_layout`).
 Source:  [Rogers2016] for the filters that decide; see `accountant`.
 
 A process that dies, or a commit whose success can't be known, leaves a charge without an answer at

@@ -212,6 +212,23 @@ def test_a_schema_of_somebody_else_is_left_as_it_is(
     assert cluster.run(found, database=database) == [(1,)]
 
 
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("139999 AS version, false", "older than PostgreSQL 14"),
+        ("150000 AS version, true", "standby"),
+    ],
+)
+def test_a_server_that_is_too_old_or_only_follows_is_refused(
+    postgres: str, monkeypatch: pytest.MonkeyPatch, said: str, message: str
+) -> None:
+    asked = f"SELECT {said} AS standby, false AS made, false AS filled"
+    monkeypatch.setattr("dp_sql.budget.postgres._SERVER", asked)
+    for opens in (open_ledger, existing_ledger):
+        with pytest.raises(LedgerError, match=message):
+            opens(postgres)
+
+
 def test_looking_for_a_ledger_makes_none(postgres: str) -> None:
     assert existing_ledger(postgres) is None
     open_ledger(postgres).close()
