@@ -16,7 +16,7 @@ from dp_sql import stages
 from dp_sql.accuracy import accurate, read_asked, too_dear
 from dp_sql.amounts import Amounts, parts, read_amounts
 from dp_sql.batch import Spending, read_batch
-from dp_sql.budget import open_ledger
+from dp_sql.budget import is_url, open_ledger
 from dp_sql.budget.record import (
     OWNER,
     Asked,
@@ -419,9 +419,9 @@ def connect(
     """Open the protected tables that a schema file declares.
 
     schema: the YAML file of the data owner. database: overrides its `database`. data_dir: the folder
-    of `source` files. ledger: the file that holds the budget, ":memory:" for one that is forgotten;
-    by default it lies beside the data. analyst: who asks, for the ledger; None is the owner, who
-    sees everybody's statements.
+    of `source` files. ledger: the file that holds the budget, the URL of a PostgreSQL database that
+    does (postgresql://…), or ":memory:" for one that is forgotten; by default it lies beside the
+    data. analyst: who asks, for the ledger; None is the owner, who sees everybody's statements.
 
     Raises SchemaError, EngineError, LedgerError, or ParameterError for an analyst called "owner".
     """
@@ -446,15 +446,15 @@ def ledger_place(
 ) -> str | Path:
     """Return where the ledger lies: as asked, as the schema says, or beside the data.
 
-    ledger, database, data_dir: as `connect` gets them. The result is a file, or ":memory:". Beside a
-    database it has the database's name, in a folder of files it is `dp_sql.ledger`: whatever a schema
+    ledger, database, data_dir: as `connect` gets them. The result is a file, ":memory:", or a URL. Beside
+    a database it has the database's name, in a folder of files it is `dp_sql.ledger`: whatever a schema
     is called and wherever it lies, the data have one ledger. Raises LedgerError where one lies under
     the name that it had before.
     """
     if ledger is not None:
-        return str(ledger) if str(ledger) == ":memory:" else Path(ledger)
+        return str(ledger) if is_url(ledger) or str(ledger) == ":memory:" else Path(ledger)
     if catalog.ledger is not None:
-        return catalog.path.parent / catalog.ledger
+        return catalog.ledger if is_url(catalog.ledger) else catalog.path.parent / catalog.ledger
     url = database if database is not None else catalog.database
     file = database_file(catalog, url)
     if file is not None:

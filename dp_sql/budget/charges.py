@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any
 
 from dp_sql.budget.accountant import Spend
 from dp_sql.budget.damage import readable
 from dp_sql.budget.record import AMOUNTS, Scope, spend_from_texts, text
 from dp_sql.budget.rows import scope_of
+from dp_sql.budget.store import Transaction
 from dp_sql.dataclass import dataclass
 
 _AMOUNTS = ", ".join(f"e.{amount}" for amount in AMOUNTS)
@@ -33,7 +33,7 @@ class Charged:
 
 
 def last_charge(
-    connection: sqlite3.Connection, identity: str, analyst: str | None = None
+    connection: Transaction, identity: str, analyst: str | None = None
 ) -> Charged | None:
     """Return the last charge to a table, anybody's or an analyst's; None before it."""
     query = _LAST_OF_TABLE if analyst is None else _LAST_OF_ANALYST
@@ -52,7 +52,7 @@ def last_charge(
         )
 
 
-def spend_of(connection: sqlite3.Connection, statement: int, identity: str) -> Spend | None:
+def spend_of(connection: Transaction, statement: int, identity: str) -> Spend | None:
     """Return what a statement took of a table, None where it took nothing."""
     row = connection.execute(
         _OF_STATEMENT, {"statement": statement, "identity": identity}

@@ -9,8 +9,9 @@ Why:     one transaction that no other overlaps reads what was spent, decides, a
          edited schema leaves one out (`lines` and `periods` say what they add up to).
          A raise is such a transaction too: it changes what fits, never what was spent, and is one
          link of the same chain.
-Assumes: the caller reserves before it reads data, and what `store` assumes. Who may call
-         `raise_budget` is whoever may write the file: analysts' names are told apart, not proved.
+Assumes: the caller reserves before it reads data, and what its store assumes (`sqlite`, `postgres`).
+         Who may call `raise_budget` is whoever may write the file or owns the tables: names of
+         analysts are told apart, and proved by database roles alone (`postgres_layout`).
 Source:  [Rogers2016] for the filters that decide; see `accountant`.
 
 A process that dies, or a commit whose success can't be known, leaves a charge without an answer at
@@ -23,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache, partial
 from types import TracebackType
 from typing import Self
 
@@ -133,9 +135,10 @@ class Ledger:
             numbers = [rows.add_statement(connection, record, _text(now)) for record in records]
             debits: list[list[Debit]] = [[] for _ in asked]
             refused: list[Refused] = []
-            owed = [with_people(connection, costs) for _, costs in asked]
+            find = cache(partial(registered, connection))
+            owed = [with_people(find, costs) for _, costs in asked]
             for identity in sorted({identity for costs in owed for identity in costs}):
-                known = registered(connection, identity)
+                known = find(identity)
                 these = [(i, costs[identity]) for i, costs in enumerate(owed) if identity in costs]
                 charges = [(records[i].analyst, charge) for i, charge in these]
                 debited, without_room = charge_table(connection, known, now, charges)
@@ -234,15 +237,24 @@ class Ledger:
         before `known_head`.
         """
         with self._store.transaction(write=False) as connection:
-            return verify(connection, known_head)
+            self._store.check_whole(connection)
+            return verify(connection, self._store.damage(connection), known_head)
 
     def export(self, write: Callable[[str], object]) -> None:
         """Give the whole ledger to `write`, line by line, as `export` says. No charge waits for it."""
         from dp_sql.budget.export import lines  # noqa: PLC0415  answers need none
 
         with self._store.transaction(write=False) as connection:
+            self._store.check_whole(connection)
             for line in lines(rows.registrations(connection), rows.chain(connection)):
                 write(line)
+
+    def grant(self, role: str, analyst: str) -> list[str]:
+        """Let a role of the ledger's database ask as `analyst`, and no more; return what was run.
+
+        Raises LedgerError where the database knows no roles or this one may not grant.
+        """
+        return self._store.grant(role, analyst)
 
     def close(self) -> None:
         """Close the ledger; what it holds stays, unless it is in memory."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-from dp_sql.budget import open_ledger
+from dp_sql.budget import existing_ledger, open_ledger
 from dp_sql.budget.ledger import Ledger
 from dp_sql.budget.left import fullness
 from dp_sql.budget.raising import budget_words
@@ -35,9 +34,9 @@ def budgets_text(where: Where, analyst: str | None, block: str | None = None) ->
             "no table of this schema has blocks.", hint="leave --block out, or budget: {blocks: …}"
         )
     place = ledger_place(catalog, where.ledger, where.database, where.data_dir)
-    there = str(place) != ":memory:" and Path(place).exists()
+    found = None if str(place) == ":memory:" else existing_ledger(place)
     lines: list[str] = []
-    with open_ledger(place if there else ":memory:") as ledger:
+    with found or open_ledger(":memory:") as ledger:
         known = {found.identity for found in ledger.registrations()}
         for name, spec in catalog.tables.items():
             if spec.budget is not None:

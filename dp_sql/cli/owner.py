@@ -40,7 +40,7 @@ def add_budget(parser: argparse.ArgumentParser, places: Callable[[Any], None]) -
 
 
 def add_ledger(parser: argparse.ArgumentParser, places: Callable[[Any], None]) -> None:
-    """Add `dpsql ledger show`, `verify` and `export`."""
+    """Add `dpsql ledger show`, `verify`, `export` and `grant`."""
     command = _commands(parser)
     show = command("show", "list what was asked; SCHEMA may be the ledger itself")
     places(show)
@@ -57,6 +57,11 @@ def add_ledger(parser: argparse.ArgumentParser, places: Callable[[Any], None]) -
     places(export)
     export.add_argument("--output", metavar="FILE", type=Path, help="a new file, if not printed")
     export.set_defaults(run=_ledger_export)
+    grant = command("grant", "let a PostgreSQL role ask as an analyst, and do nothing else")
+    places(grant)
+    grant.add_argument("role", metavar="ROLE", help="a role of the ledger's database")
+    grant.add_argument("--analyst", metavar="NAME", help="whom it asks as; by default its own name")
+    grant.set_defaults(run=_ledger_grant)
 
 
 def _commands(parser: argparse.ArgumentParser) -> Adds:
@@ -108,6 +113,13 @@ def _ledger_export(options: argparse.Namespace) -> int:
     from dp_sql.cli.ledgers import export  # noqa: PLC0415
 
     return _print(export(_where(options), options.output))
+
+
+def _ledger_grant(options: argparse.Namespace) -> int:
+    from dp_sql.cli.ledgers import grant  # noqa: PLC0415
+
+    analyst = options.role if options.analyst is None else options.analyst
+    return _print(grant(_where(options), options.role, analyst))
 
 
 def _where(options: argparse.Namespace) -> Any:

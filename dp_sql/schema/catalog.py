@@ -218,6 +218,15 @@ class Mechanisms:
     keys: tuple[KeyRule, ...] = tuple(KeyRule)
 
 
+class LedgerPlace(str):
+    """Path or URL of a ledger. Its repr shows nothing: a URL may hold a password."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "…"
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """A whole schema. Tables are found by lower-cased name (ASCII), as DuckDB finds them.
@@ -231,7 +240,7 @@ class Catalog:
     unit: PrivacyUnit
     defaults: PrivacyDefaults
     tables: Mapping[str, TableSpec]
-    ledger: str | None = None
+    ledger: LedgerPlace | None = None
     sampler: str = "exact"  # or "opendp"
     consistent: bool = True
     mechanisms: Mechanisms = Mechanisms()
