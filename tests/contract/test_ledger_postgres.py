@@ -97,10 +97,10 @@ def test_a_pooler_that_lends_the_session_finds_it_as_it_was(ledger: Ledger) -> N
 def test_a_ledger_that_another_process_holds_is_locked_for_writers_alone(
     ledger: Ledger, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(store, "BUSY_SECONDS", 0.7)
     with open_ledger(postgres) as other:
         with other._store.transaction(write=True):
-            with pytest.raises(LedgerError, match=r"held by another process for 0\.2 seconds"):
+            with pytest.raises(LedgerError, match=r"held by another process for 0\.7 seconds"):
                 ledger.reserve(statement(), HALF)
             with pytest.raises(LedgerError, match="held by another process"):
                 open_ledger(postgres)
