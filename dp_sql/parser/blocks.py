@@ -10,7 +10,7 @@ from sqlglot import exp
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.correlated import reads_outer
 from dp_sql.parser.from_clause import FromClause, Item
-from dp_sql.parser.names import deny_open, is_plain_table
+from dp_sql.parser.names import deny_open, draws, is_plain_table
 from dp_sql.parser.options import entered
 from dp_sql.parser.private_block import PrivateBlock
 from dp_sql.parser.release_block import RELEASED, ReleaseBlock
@@ -197,6 +197,13 @@ class Blocks:
             raise statement.unsupported("results of releases can't be read here.", node)
         query = tree.copy()
         known = _named(query, env.open_names())
+        if any(draws(name.cte.this) for name in known):
+            raise statement.unsupported(
+                "a CTE that draws at random is drawn anew for each block over protected rows that "
+                "reads it.",
+                node,
+                hint="a column of a public table in the place of the draw",
+            )
         if known:
             recursive = any(name.recursive for name in known)
             query = exp.Select(expressions=[exp.Star()], from_=exp.From(

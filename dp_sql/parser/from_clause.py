@@ -229,10 +229,10 @@ class FromClause:
             joined.steps.append(Step(rows, Way.INNER, (), item.node, item.alias))
             return
         left = Scope(self._statement, tuple(joined.sources), joined.merged)
-        right = Scope(self._statement, tuple(own))
+        right = Scope(self._statement, tuple(own), {} if inner is None else inner.merged)
         way = self._way(item, item.join)
         shared = self._shared(item, item.join, left, rows)
-        joined.sources.extend(own)
+        joined.sources.extend(self._keep_merged(item, left, right, shared, joined))
         scope = self._scope(joined)
         condition = self._condition(item, item.join, left, right, shared, scope)
         condition += rows.correlated
@@ -300,12 +300,6 @@ class FromClause:
         """Return the rows of a join in parentheses."""
         named = tuple(n for source in inner.sources for n in source.columns)
         protected = any(step.rows.protected for step in inner.steps)
-        if inner.merged:
-            raise self._statement.unsupported(
-                "USING and NATURAL aren't answered in a join in parentheses.",
-                item.node,
-                hint="ON a.x = b.x",
-            )
         if _is_inner(inner.steps) and item.join and self._way(item, item.join) is Way.INNER:
             return PrivateRows(inner.steps[0].rows.relation, named, protected)  # joined one by one
         found = joined_rows(self._statement, inner.steps, [])
@@ -366,7 +360,8 @@ class FromClause:
         if str(join.method or "").upper() != "NATURAL":
             return []
         before = {ascii_lower(n.name) for n in left.named()}
-        common = [ascii_lower(n.name) for n in rows.columns if ascii_lower(n.name) in before]
+        names = dict.fromkeys(ascii_lower(n.name) for n in rows.columns)
+        common = [name for name in names if name in before]
         if not common:
             raise self._statement.wrong("NATURAL JOIN finds no column in common.", item.node)
         return common
@@ -408,6 +403,34 @@ class FromClause:
                 merged[name] = self._statement.column(a.name, a.type)
                 made.append((merged[name], a, b))
         return tuple(made)
+
+    def _keep_merged(
+        self, item: Item, left: Scope, right: Scope, shared: list[str], joined: _Joined
+    ) -> list[Source]:
+        """Note what a name that USING made one in parentheses means after them; return the sources.
+
+        Where an item before them has that name too, it means nothing without its table, and * shows
+        the column once.
+        """
+        own = list(right.sources)
+        for name, column in right.merged.items():
+            if name in shared:
+                continue
+            if all(ascii_lower(n.name) != name for n in left.named()):
+                joined.merged[name] = column
+                continue
+            alike = {
+                n.column.number for s in own for n in s.columns if ascii_lower(n.name) == name
+            }
+            if name in left.merged or column.number not in alike:
+                raise self._statement.unsupported(
+                    f"{name!r} is a column that USING made of two in these parentheses, and an item "
+                    "before them has it too.",
+                    item.node,
+                    hint=f"USING ({name}) for this join too",
+                )
+            own = [replace(s, hidden=s.hidden | alike - {column.number}) for s in own]
+        return own
 
     def _equal(self, a: Expression, b: Expression, node: exp.Expr) -> Expression:
         try:

@@ -25,7 +25,12 @@ from dp_sql.plan.release import GROUPING_SET, Key, Release
 from dp_sql.plan.rows import Rows, Scan
 from dp_sql.schema.catalog import ascii_lower
 from dp_sql.schema.sqltype import Kind
-from dp_sql.sensitivity.ownership import holds_owner, owner_or_null, owners_of
+from dp_sql.sensitivity.ownership import (
+    holds_owner,
+    holds_owner_or_null,
+    owner_or_null,
+    owners_of,
+)
 
 if TYPE_CHECKING:
     from dp_sql.parser.blocks import Blocks
@@ -163,7 +168,9 @@ class ReleaseBlock:
                 node,
                 hint="group by the public table's columns, or use an inner join",
             )
-        if isinstance(bound, Ref) and bound.column.number in self._nullable_owners:
+        if holds_owner_or_null(bound, self._nullable_owners | self._owners) and not holds_owner(
+            bound, self._owners
+        ):
             raise self._statement.not_private(
                 "this key is the owner or NULL: a group for each person would show everybody's data.",
                 node,
