@@ -13,7 +13,8 @@ from dp_sql.errors import QueryError
 from dp_sql.parser import aggregates
 from dp_sql.parser.correlated import require_own
 from dp_sql.parser.expressions import Expressions, Hook
-from dp_sql.parser.lists import LENGTHS, bracketed
+from dp_sql.parser.list_calls import LENGTHS, aggregate_of
+from dp_sql.parser.lists import bracketed
 from dp_sql.parser.person_pairs import PAIRS, pair_value
 from dp_sql.parser.row_values import folded
 from dp_sql.parser.scope import Scope, Statement
@@ -142,6 +143,9 @@ class PersonGroups:
 
         None for other nodes. A list holds its NULLs, one if it is DISTINCT; of no rows it is NULL.
         """
+        summed = aggregate_of(node)
+        if summed is not None:
+            return Expressions(self._scope, {}, (self.meaning,)).bind(summed)
         node = bracketed(node)
         inner = node.this.unnest() if isinstance(node, (exp.Bracket, *LENGTHS)) else None
         if isinstance(node, exp.Bracket) and isinstance(inner, exp.ArraySort | exp.Max | exp.Min):
