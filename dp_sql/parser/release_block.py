@@ -233,8 +233,12 @@ class ReleaseBlock:
             return self._bare(node)
         deny_open(self._statement, node)
         if isinstance(node, exp.Window):
-            function = node.this
+            function, test = node.this, None
+            if isinstance(function, exp.Filter):
+                function, test = function.this, function.expression
             inner = type(function)(**{k: self._value(v) for k, v in function.args.items()})
+            if test is not None:
+                inner = exp.Filter(this=inner, expression=self._open(test))
             rest = {k: self._value(v) for k, v in node.args.items() if k != "this"}
             return exp.Window(this=inner, **rest)
         return type(node)(**{k: self._value(v) for k, v in node.args.items()})

@@ -164,7 +164,7 @@ def window_domain(function: WindowFunction, columns: Mapping[int, Domain], limit
     """Return the interval of a window function over up to `limit` rows of one owner."""
     one, zero = Fraction(1), Fraction(0)
     match function.name:
-        case "row_number" | "rank" | "dense_rank" | "ntile" | "count":
+        case "row_number" | "rank" | "dense_rank" | "ntile" | "count" | "count_distinct":
             return Domain(zero, Fraction(limit), one)
         case "percent_rank" | "cume_dist":
             return Domain(zero, one)
@@ -173,7 +173,7 @@ def window_domain(function: WindowFunction, columns: Mapping[int, Domain], limit
             low = None if inner.low is None else min(inner.low, zero) * limit
             high = None if inner.high is None else max(inner.high, zero) * limit
             return Domain(low, high, step_of(function.column.type))
-        case "avg":
+        case "avg" | "median" | "quantile_cont":
             inner = domain_of(function.arguments[0], columns)
             return Domain(inner.low, inner.high)
         case name if name in _MOMENT_WINDOWS:
