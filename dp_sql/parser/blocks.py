@@ -26,7 +26,7 @@ from dp_sql.parser.scope import (
     Statement,
 )
 from dp_sql.parser.set_operations import set_rows
-from dp_sql.parser.stage_keys import telling
+from dp_sql.parser.stage_keys import most_rows, telling
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.release import Stage
 from dp_sql.plan.rows import Rows, StageScan
@@ -228,9 +228,11 @@ class Blocks:
         label = f"s{len(statement.stages)}"
         read = tuple(sorted({t.name for t in query.find_all(exp.Table) if t.db == RELEASED}))
         unique = telling(statement, env, tree, [c.type for c in columns])
-        statement.stages.append(Stage(label, sql, tables, tuple(columns), single, read, unique))
+        most = most_rows(env, tree)
+        made = Stage(label, sql, tables, tuple(columns), single, read, unique, most)
+        statement.stages.append(made)
         told = tuple(columns[i] for i in unique)
-        scan = StageScan(label, tuple(columns), single, told, public=not read)
+        scan = StageScan(label, tuple(columns), single, told, not read, most)
         return PrivateRows(scan, tuple(Named(c.name, c) for c in columns), protected=False)
 
     def _set_operation(self, node: exp.SetOperation, env: Environment) -> Bound:

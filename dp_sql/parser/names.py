@@ -67,7 +67,9 @@ def deny_open(statement: Statement, node: exp.Expr) -> None:
 
 def draws(tree: exp.Expr) -> bool:
     """Return whether a value of a tree is drawn at random each time that it is asked."""
-    called = (f.name if isinstance(f, exp.Anonymous) else _class_name(f) for f in tree.find_all(exp.Func))
+    called = (
+        f.name if isinstance(f, exp.Anonymous) else _class_name(f) for f in tree.find_all(exp.Func)
+    )
     return any(name.lower() in _DRAWN for name in called)
 
 

@@ -284,6 +284,12 @@ class ReleaseBlock:
                     hint="the subquery's value as a key: SELECT k, COUNT(*) FROM (SELECT (SELECT …) AS k "
                     "FROM t) GROUP BY k",
                 )
+            if self._blocks.reads_protected(whole, self._env):
+                raise self._statement.unsupported(
+                    "a subquery over protected rows can't depend on a group of this block.",
+                    column,
+                    hint=f"two CTEs, each with GROUP BY {column.name}, joined on it",
+                )
             column.replace(self._released(key))
         return self._blocks.open_expression(whole, self._env)
 

@@ -82,14 +82,14 @@ def _before(
     """Return whether a row stands before another: by the first values that differ, NULL the last."""
     first, second = row_of(left), row_of(right)
     if first is None and second is None:
-        a, b = bind(left), bind(right)
-        known = _call(statement, node, "is_not_null", a)
-        return functions.call("coalesce", (_call(statement, node, "<", a, b), known))
+        value, other = bind(left), bind(right)
+        known = _call(statement, node, "is_not_null", value)
+        return functions.call("coalesce", (_call(statement, node, "<", value, other), known))
     if first is None or second is None or len(first) != len(second) or not first:
         raise statement.wrong("a row is compared with a row of as many values.", node)
-    pairs = list(zip(first, second, strict=True))
-    result = _before(statement, node, bind, *pairs[-1])
-    for a, b in reversed(pairs[:-1]):
+    *others, (x, y) = zip(first, second, strict=True)
+    result = _before(statement, node, bind, x, y)
+    for a, b in reversed(others):
         later = functions.call("and", (_same(statement, node, bind, a, b), result))
         result = functions.call("or", (_before(statement, node, bind, a, b), later))
     return result

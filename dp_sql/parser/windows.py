@@ -226,7 +226,11 @@ class Windows:
         place = next((rest.pop(k) for k in places if k in rest and type(node) in _PLACES), None)
         apart = isinstance(argument, exp.Distinct)
         if apart and kind is RowAggregateKind.COUNT and len(argument.expressions) == 1:
-            name, kind, argument = "count_distinct", RowAggregateKind.COUNT_DISTINCT, argument.expressions[0]
+            name, kind, argument = (
+                "count_distinct",
+                RowAggregateKind.COUNT_DISTINCT,
+                argument.expressions[0],
+            )
         elif apart or rest or (type(node) in _PLACES and place is None):
             raise self._statement.unsupported(f"this form of {name} isn't answered.", node)
         if name == "count" and (argument is None or isinstance(argument, exp.Star)):

@@ -173,7 +173,9 @@ def holds_owner_or_null(expression: Expression, numbers: Collection[int]) -> boo
         case Call(function="if", args=(_, *values)):
             return all(holds_owner_or_null(e, numbers) for e in values)
         case Case(branches=branches, otherwise=otherwise):
-            return all(holds_owner_or_null(e, numbers) for e in (*(v for _, v in branches), otherwise))
+            return all(
+                holds_owner_or_null(e, numbers) for e in (*(v for _, v in branches), otherwise)
+            )
         case Call(function="coalesce" | "ifnull", args=args):
             return all(holds_owner_or_null(e, numbers) for e in args)
         case Call(function="nullif", args=args):
