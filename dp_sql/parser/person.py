@@ -18,6 +18,7 @@ from dp_sql.parser.lists import bracketed
 from dp_sql.parser.person_pairs import PAIRS, pair_value
 from dp_sql.parser.row_values import folded
 from dp_sql.parser.scope import Scope, Statement
+from dp_sql.parser.shares import averaged, largest_share
 from dp_sql.parser.text import position_of
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Cast, Column, Expression, Literal, Ref
@@ -104,6 +105,14 @@ class PersonGroups:
         collected = self._collected(node)
         if collected is not None:
             return collected
+        binder = Expressions(self._scope, {}, (self.meaning,))
+        most, mean = largest_share(node), averaged(node)
+        if most is None and mean is not None:
+            return binder.bind(mean)
+        if most is not None:
+            share = functions.call("/", (binder.bind(node.this), binder.bind(node.expression)))
+            ends = (Literal(0.0, sqltype.DOUBLE), Literal(float(most), sqltype.DOUBLE))
+            return functions.call("clamp", (share, *ends))
         call = None if isinstance(node, exp.Window) else aggregates.read(self._plain(node))
         if call is not None and call.name in PAIRS:
             return self._pair(call)
