@@ -18,7 +18,7 @@ from dp_sql.plan.relation import output
 from dp_sql.plan.rows import GroupRows, Join, JoinKind, Rows
 from dp_sql.sensitivity.ownership import is_protected, owner_of, owners_of, same_owner
 
-MOST = 3
+_MOST = 3
 """How many subqueries of one block may read its rows a second time: each doubles what is read."""
 
 
@@ -78,6 +78,17 @@ class EachRow:
             for c, v in self._values.items()
         ]
         return Join(rows, seen, JoinKind.LEFT, conjunction(same))
+
+
+def require_few(statement: Statement, node: exp.Expr, number: int) -> None:
+    """Raise UnsupportedSQLError for more subqueries of a block that read its rows again than it may have."""
+    if number > _MOST:
+        raise statement.unsupported(
+            f"at most {_MOST} subqueries of a block are matched with the outer row by more than "
+            "equalities.",
+            node,
+            hint="WHERE inner.column = outer.column alone, or windows",
+        )
 
 
 def _with(expression: Expression, columns: Mapping[Column, Column]) -> Expression:

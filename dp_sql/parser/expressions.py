@@ -35,6 +35,7 @@ _INSTEAD: Mapping[type[exp.Expr], str] = {
     exp.CurrentTimestamp: "write the time: TIMESTAMP '2024-01-31 12:00:00'",
     exp.Localtimestamp: "write the time: TIMESTAMP '2024-01-31 12:00:00'",
     exp.Bracket: "substring(x, 1, 1) of a text, list_extract([1, 2, 3], x) of a list",
+    exp.Explode: "SELECT owner, a AS x FROM t UNION ALL SELECT owner, b FROM t",
     exp.RegexpILike: "regexp_matches(x, 'pattern', 'i')",
     exp.Lambda: "put x -> 'key' in parentheses",
 }

@@ -343,6 +343,13 @@ class FromClause:
         if item.rows is not None:
             return item.rows
         names = [i.name for i in _alias_columns(item.node)]
+        read = item.node.find(exp.Column) if isinstance(item.node, exp.Unnest) else None
+        if read is not None and before.finds(read):
+            raise self._statement.unsupported(
+                "UNNEST of columns isn't answered over protected rows.",
+                read,
+                hint="SELECT owner, a AS x FROM t UNION ALL SELECT owner, b FROM t",
+            )
         if isinstance(item.node, exp.Lateral):
             bound = self._blocks.query(item.node.this, self._env.inside(before), rows=True)
             if isinstance(bound, PrivateRows):

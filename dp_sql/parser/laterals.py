@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.correlated import pair, reads_outer
-from dp_sql.parser.each_row import EachRow
+from dp_sql.parser.each_row import EachRow, require_few
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.joins import Step, Way
 from dp_sql.parser.person import PersonGroups
@@ -83,6 +83,7 @@ def aggregates_of(
     equal = [found for found in pairs if found is not None]
     if len(equal) < len(pairs) or not equal:
         around = [step.rows.relation for step in before]
+        require_few(statement, node, 1 + sum(step.way is Way.EACH for step in before))
         each = EachRow(statement, node, (relation, scope, correlated), around)
         groups = each.groups
         step = Step(before[0].rows, Way.EACH, (), node, node.alias, each=each)

@@ -17,7 +17,7 @@ from dp_sql.parser.correlated import (
     require_own,
     unmatched,
 )
-from dp_sql.parser.each_row import MOST, EachRow
+from dp_sql.parser.each_row import EachRow, require_few
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.links import belongs_to_one, conjunction, is_unique, scan_of, shared_owner
 from dp_sql.parser.ordering import Kept, first_rows, limit_of, order_of
@@ -158,13 +158,7 @@ class ScalarSubqueries:
     ) -> Expression:
         """Return an aggregate over rows that more than equalities say are seen by an outer row."""
         self._each_rows += 1
-        if self._each_rows > MOST:
-            raise self._statement.unsupported(
-                f"at most {MOST} subqueries of a block are matched with the outer row by more than "
-                "equalities.",
-                query,
-                hint="WHERE inner.column = outer.column alone, or windows",
-            )
+        require_few(self._statement, query, self._each_rows)
         each = EachRow(self._statement, query, inner, self._around)
         self._add(each.joined)
         return Expressions(inner[1], {}, (each.groups.meaning,)).bind(item)

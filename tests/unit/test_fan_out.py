@@ -122,7 +122,10 @@ def test_a_stage_keeps_one_row_of_each_unique_value_whatever_its_query_gave() ->
         ("JOIN (SELECT area FROM places ORDER BY area LIMIT 2) v ON v.area < people.age", 2),
         ("JOIN (SELECT area FROM places UNION SELECT 3) v ON v.area = people.age", 1),
         ("JOIN (SELECT DISTINCT area % 2 AS n FROM places) v ON v.n = people.age % 2", 1),
-        ("JOIN (SELECT a.n FROM (VALUES (1), (1)) a(n), (VALUES (1), (2)) b(n)) v ON people.age > v.n", 4),
+        (
+            "JOIN (SELECT a.n FROM (VALUES (1), (1)) a(n), (VALUES (1), (2)) b(n)) v ON people.age > v.n",
+            4,
+        ),
     ],
 )
 def test_a_list_of_constants_repeats_a_row_as_often_as_it_says(
