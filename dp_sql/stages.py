@@ -273,7 +273,7 @@ def _shown(plan: PlannedRelease, before: list[Key], post: PostProcessor) -> Stag
     sql = f"SELECT * FROM released.{name}"
     rows = post.texts(sql, (), {name: values}, len(columns))
     stage = Stage(name, sql, (), columns, single=False, releases=(plan.release.name,))
-    return StageTable(stage, tuple(rows))
+    return StageTable(stage, tuple(rows[: stage.most]))
 
 
 def _read_by(release: Release, query: Query) -> list[Stage]:
@@ -310,7 +310,7 @@ def _staged(
         )
     if stage.single and not rows:
         rows = [(None,) * len(stage.columns)]
-    return StageTable(stage, tuple(rows))
+    return StageTable(stage, tuple(rows[: stage.most]))
 
 
 def _columns(

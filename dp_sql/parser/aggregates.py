@@ -97,9 +97,10 @@ def has_aggregate(node: exp.Expr) -> bool:
 def _window_children(node: exp.Window) -> list[exp.Expr]:
     """Return what a window reads: the arguments of its function, its partition and its order."""
     function = node.this
-    if isinstance(function, exp.IgnoreNulls | exp.RespectNulls):
+    tests = [function.expression] if isinstance(function, exp.Filter) else []
+    if isinstance(function, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
         function = function.this
-    inner = [*function.iter_expressions()]
+    inner = [*function.iter_expressions(), *tests]
     rest = [child for child in node.iter_expressions() if child is not node.this]
     return inner + rest
 
