@@ -16,7 +16,7 @@ from dp_sql import stages
 from dp_sql.accuracy import accurate, read_asked, too_dear
 from dp_sql.amounts import Amounts, parts, read_amounts
 from dp_sql.batch import Spending, read_batch
-from dp_sql.budget import open_ledger
+from dp_sql.budget import open_answers, open_ledger
 from dp_sql.budget.record import (
     OWNER,
     Asked,
@@ -46,9 +46,10 @@ from dp_sql.plan.release import Release
 from dp_sql.postprocess import Answer, PostProcessor, new_database
 from dp_sql.privacy.amount import Amount
 from dp_sql.privacy.cost import FREE, Cost
+from dp_sql.repeats import Draws, Known, Repeats
 from dp_sql.result import Interval, Result
 from dp_sql.sampling import sampled
-from dp_sql.schema.catalog import Catalog
+from dp_sql.schema.catalog import Catalog, ascii_lower
 from dp_sql.schema.loader import load
 from dp_sql.tune import Ends, Tuning, place_of, tune
 
@@ -64,6 +65,7 @@ class Connection:
         data_dir: str | PathLike[str] | None = None,
         ledger: str | PathLike[str] | None = None,
         analyst: str | None = None,
+        reuse: bool = True,
     ) -> None:
         self._catalog: Catalog = load(schema, database=database)
         self._analyst = OWNER if analyst is None else _analyst(analyst)
@@ -82,7 +84,9 @@ class Connection:
                 started.result(),
                 self._sampler,
             )
-            self._ledger = open_ledger(ledger_place(self._catalog, ledger, database))
+            place = ledger_place(self._catalog, ledger, database)
+            self._ledger = open_ledger(place)
+            self._answers = open_answers(place, self._ledger)
             try:
                 self._identities = self._register()
             except BaseException:
@@ -91,6 +95,15 @@ class Connection:
         except BaseException:
             self._engine.close()
             raise
+        self._repeats = Repeats(
+            self._answers if reuse else None,
+            self._catalog,
+            self._engine,
+            self._post,
+            self._sampler,
+            self._identities,
+            self._analyst,
+        )
 
     def _register(self) -> dict[str, str]:
         identities = {}
@@ -132,12 +145,14 @@ class Connection:
             if setting is not None:
                 return self._set(setting)
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
+            draws = Draws()
+            known = self._repeats.known(prepared, draws)
         try:
-            receipts = self._reserve([(query, prepared.costs)] if prepared.costs else [])
+            receipts = self._reserve([(query, known)])
         except BudgetExceededError as error:
             raise too_dear(error, prepared.query) from None
         with self._answering(receipts):
-            return self._run(prepared)
+            return self._run(known, receipts[0], draws)
 
     def batch(
         self,
@@ -161,24 +176,26 @@ class Connection:
         spent = asked.split(trial)
         prepared = [self._of_batch(*each) for each in zip(asked.queries, spent, strict=True)]
         asked.check(prepared)
-        paid = [(q, one.costs) for q, one in zip(asked.queries, prepared, strict=True) if one.costs]
-        with self._answering(self._reserve(paid)):
-            return [self._run(one) for one in prepared]
+        draws = Draws()
+        known = [self._repeats.known(one, draws) for one in prepared]
+        receipts = self._reserve(list(zip(asked.queries, known, strict=True)))
+        with self._answering(receipts):
+            return [self._run(*one, draws) for one in zip(known, receipts, strict=True)]
 
     def _of_batch(self, query: str, spending: Spending) -> stages.Prepared:
         with self._with_example(query):
             return self._prepare(query, spending.epsilon, spending.delta, None, None, None)
 
-    def _run(self, prepared: stages.Prepared) -> Result:
+    def _run(self, known: Known, receipt: Receipt | None, draws: Draws) -> Result:
         """Answer a statement that is paid."""
-        answer, released = stages.run(
-            prepared, self._catalog, self._engine, self._post, self._sampler
-        )
+        prepared = known.prepared
+        answer, released = self._repeats.run(known, receipt, draws)
 
         def spread(level: float) -> list[tuple[Interval, ...]]:
             return stages.intervals(prepared, answer, released, self._post, self._sampler, level)
 
-        return Result(answer, self._costs(prepared.costs), spread, prepared.query.notes)
+        costs = self._costs(prepared.costs)
+        return Result(answer, costs, spread, prepared.query.notes, repeated=bool(known.free))
 
     def explain(
         self,
@@ -194,8 +211,10 @@ class Connection:
         self._open()
         with self._with_example(query):
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
-        states = {table: self._state(self._identities[table]) for table in prepared.costs}
-        return explanation(prepared, self._catalog, states)
+            known = self._repeats.known(prepared, Draws())
+        costs = known.prepared.costs
+        states = {table: self._state(self._identities[table]) for table in costs}
+        return explanation(known.prepared, self._catalog, states, known.free)
 
     def tune(
         self,
@@ -225,6 +244,26 @@ class Connection:
             self._catalog.tables[name].name: self._state(identity)
             for name, identity in self._identities.items()
         }
+
+    def refresh(self, *tables: str) -> None:
+        """Have statements about these protected tables drawn anew, because their data are new.
+
+        Without a name, about all of them. What was asked before costs again then. Only the owner may:
+        raises LedgerError for an analyst, ParameterError for a table that has no budget.
+        """
+        self._open()
+        names = [self._protected(table) for table in tables] or list(self._identities)
+        self._answers.refresh((self._identities[name] for name in names), self._analyst)
+
+    def _protected(self, table: str) -> str:
+        """Return the lower-cased name of a protected table."""
+        name = ascii_lower(table)
+        if name not in self._identities:
+            known = ", ".join(self._catalog.tables[name].name for name in self._identities)
+            raise ParameterError(
+                f"there is no protected table {table!r}.", hint=f"one of {known or 'none'}"
+            )
+        return name
 
     def ledger(self) -> Iterator[Entry]:
         """Yield what was asked and what it cost, oldest first: an analyst's own, for the owner all."""
@@ -265,6 +304,7 @@ class Connection:
             self._closed = True
             self._engine.close()
             self._post.close()
+            self._answers.close()
             self._ledger.close()
 
     def __enter__(self) -> Self:
@@ -358,19 +398,25 @@ class Connection:
         answer = Answer(("explain",), ("VARCHAR",), rows, ())
         return Result(answer, {}, lambda _: [(None,) for _ in rows])
 
-    def _reserve(self, asked: Sequence[tuple[str, Mapping[str, Cost]]]) -> tuple[Receipt, ...]:
-        """Debit every table of some statements, all or none, durably, before a row is read."""
-        records = []
-        for query, costs in asked:
+    def _reserve(self, asked: Sequence[tuple[str, Known]]) -> list[Receipt | None]:
+        """Debit every table of some statements, all or none, durably, before a row is read.
+
+        A statement that was free because it was asked before is recorded at no cost: its receipt is
+        like the others. None is that of a statement that nothing protected decides.
+        """
+        paid = []
+        for query, known in asked:
             owed: dict[str, Cost] = {}
-            for table, cost in costs.items():
-                identity = self._identities[table]
+            for table in known.listed:
+                identity, cost = self._identities[table], known.prepared.costs.get(table, FREE)
                 owed[identity] = owed.get(identity, FREE).then(cost)
-            records.append((StatementRecord(uuid.uuid4().hex, self._analyst, query), owed))
-        return self._ledger.reserve_all(records) if records else ()
+            if owed:
+                paid.append((StatementRecord(uuid.uuid4().hex, self._analyst, query), owed))
+        receipts = iter(self._ledger.reserve_all(paid) if paid else ())
+        return [next(receipts) if known.listed else None for _, known in asked]
 
     @contextmanager
-    def _answering(self, receipts: Sequence[Receipt]) -> Iterator[None]:
+    def _answering(self, receipts: Sequence[Receipt | None]) -> Iterator[None]:
         """Note in the ledger whether statements that are paid were answered: all of them, or none."""
         status = Status.FAILED
         try:
@@ -378,7 +424,8 @@ class Connection:
             status = Status.ANSWERED
         finally:
             for receipt in receipts:
-                self._ledger.finish(receipt, status)
+                if receipt is not None:
+                    self._ledger.finish(receipt, status)
 
     def _costs(self, costs: Mapping[str, Cost]) -> dict[str, Cost]:
         return {self._catalog.tables[table].name: cost for table, cost in costs.items()}
@@ -391,17 +438,26 @@ def connect(
     data_dir: str | PathLike[str] | None = None,
     ledger: str | PathLike[str] | None = None,
     analyst: str | None = None,
+    reuse: bool = True,
 ) -> Connection:
     """Open the protected tables that a schema file declares.
 
     schema: the YAML file of the data owner. database: overrides its `database`. data_dir: the folder
     of `source` files. ledger: the file that holds the budget, ":memory:" for one that is forgotten;
     by default it lies beside the data. analyst: who asks, for the ledger; None is the owner, who
-    sees everybody's statements.
+    sees everybody's statements. reuse: whether what was released before is shown again at no cost;
+    without it every statement is drawn anew and paid, and nothing is kept for later.
 
     Raises SchemaError, EngineError, LedgerError, or ParameterError for an analyst called "owner".
     """
-    return Connection(schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst)
+    return Connection(
+        schema,
+        database=database,
+        data_dir=data_dir,
+        ledger=ledger,
+        analyst=analyst,
+        reuse=reuse,
+    )
 
 
 def _analyst(name: str) -> str:

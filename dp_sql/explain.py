@@ -42,8 +42,16 @@ if TYPE_CHECKING:
 _FALSE_POSITIVES = Fraction(1, 20)
 
 
-def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, BudgetState]) -> str:
-    """Return the explanation of a prepared statement. states: by lower-cased table name."""
+def explanation(
+    prepared: Prepared,
+    catalog: Catalog,
+    states: Mapping[str, BudgetState],
+    free: Mapping[str, str],
+) -> str:
+    """Return the explanation of a prepared statement.
+
+    states: by lower-cased table name. free: why a release costs nothing, by its name.
+    """
     lines = [f"Note: {note}" for note in prepared.query.notes]
     if not prepared.steps:
         lines.append("Reads public data only: plain DuckDB, no noise, no cost.")
@@ -58,6 +66,8 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
             lines += _joint(parsed, steps, consistent=catalog.consistent)
         for step in steps:
             lines += _step(step)
+        if parsed.name in free:
+            lines.append(f"  free: {free[parsed.name]}")
     lines.append("Above the releases: " + prepared.query.residual.sql)
     for table, cost in prepared.costs.items():
         name = catalog.tables[table].name
@@ -68,7 +78,10 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
         lines.append(f"  {states[table].taken(cost)}")
         lines += [f"  {text}" for text in states[table].lines()]
     if prepared.steps and not prepared.costs:
-        lines.append("Cost: none, the answer depends on nothing that is protected.")
+        why = (
+            "it was released before" if free else "the answer depends on nothing that is protected"
+        )
+        lines.append(f"Cost: none, {why}.")
     if prepared.costs:
         epsilon = max(c.epsilon for c in prepared.costs.values())
         delta = max(c.delta for c in prepared.costs.values())

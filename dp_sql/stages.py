@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -121,14 +121,20 @@ def prepare(
             steps.append(Step(plan, fact, measurement, engine.statements(plan)))
     tables = {release.name: declared(release) for release in query.releases}
     columns, types = post.describe(query.residual, tables)
+    costs = costs_of(query.releases, steps)
+    return Prepared(query, tuple(steps), public.tables, columns, types, costs)
+
+
+def costs_of(releases: Iterable[Release], steps: Sequence[Step]) -> dict[str, Cost]:
+    """Return what some releases cost, by lower-cased table name. steps: theirs, and others."""
     costs: dict[str, Cost] = {}
-    for parsed in query.releases:
+    for parsed in releases:
         own = (s.measurement.cost for s in steps if s.plan.release.name == parsed.name)
         cost = sum(own, FREE)  # of all its sets of keys: none of them is a guarantee alone
         if cost != FREE:
             for table in parsed.tables:
                 costs[table] = costs.get(table, FREE).then(cost)
-    return Prepared(query, tuple(steps), public.tables, columns, types, costs)
+    return costs
 
 
 def measured(
@@ -170,39 +176,76 @@ def declared(release: Release) -> list[tuple[str, SqlType]]:
     return [*keys, *values, *place, (GROUP_NUMBER, BIGINT), *ends]
 
 
-def run(
-    prepared: Prepared, catalog: Catalog, engine: Engine, post: PostProcessor, sampler: Sampler
-) -> tuple[Answer, tuple[Released, ...]]:
-    """Run the releases of a statement that is paid, and what stands above them.
+Draw = Callable[[Release, list[Step], list[StageTable]], list[Released]]
+"""What gives the noisy values of a release, one for each of its steps; the last are the stages it reads."""
 
-    Returned are the answer and the released values, one a step.
-    """
-    released: dict[str, list[Released]] = {}
-    tables: dict[str, Sequence[ReleasedColumn]] = {}
-    stages = {table.stage.name: table for table in prepared.public_stages}
-    waiting = list(prepared.query.releases)
-    while waiting:
-        parsed = _next(waiting, prepared.query, tables)
-        waiting.remove(parsed)
-        for stage in _read_by(parsed, prepared.query):
-            if stage.name not in stages:
-                stages[stage.name] = _staged(stage, tables, post)
-        read = [stages[stage.name] for stage in _read_by(parsed, prepared.query)]
-        steps = [step for step in prepared.steps if step.plan.release.name == parsed.name]
-        noisy = [_released(step, engine, post, sampler, read) for step in steps]
-        plans = [step.plan for step in steps]
-        if catalog.consistent:
+
+class Course:
+    """How far the releases of a statement are: what they gave, and the tables that are made of it."""
+
+    def __init__(
+        self, prepared: Prepared, catalog: Catalog, post: PostProcessor, sampler: Sampler
+    ) -> None:
+        """Begin with no release. catalog, post, sampler: the connection's."""
+        self._prepared = prepared
+        self._catalog, self._post, self._sampler = catalog, post, sampler
+        self._released: dict[str, list[Released]] = {}
+        self._tables: dict[str, Sequence[ReleasedColumn]] = {}
+        self._stages = {table.stage.name: table for table in prepared.public_stages}
+
+    def waiting(self) -> list[Release]:
+        """Return the releases that are still to come."""
+        return [r for r in self._prepared.query.releases if r.name not in self._released]
+
+    def ready(self, parsed: Release) -> bool:
+        """Return whether everything that a release reads of others is there."""
+        read = _read_by(parsed, self._prepared.query)
+        return all(name in self._tables for stage in read for name in stage.releases)
+
+    def steps(self, parsed: Release) -> list[Step]:
+        """Return the steps of a release."""
+        return [step for step in self._prepared.steps if step.plan.release.name == parsed.name]
+
+    def read(self, parsed: Release) -> list[StageTable]:
+        """Return the stages that a release reads, which is ready."""
+        read = _read_by(parsed, self._prepared.query)
+        for stage in read:
+            if stage.name not in self._stages:
+                self._stages[stage.name] = _staged(stage, self._tables, self._post)
+        return [self._stages[stage.name] for stage in read]
+
+    def take(self, parsed: Release, noisy: list[Released]) -> None:
+        """Go on with what a release gave, one a step."""
+        plans = [step.plan for step in self.steps(parsed)]
+        if self._catalog.consistent:
             noisy = consistent(list(zip(plans, noisy, strict=True)))
         shown = [without_empty(plan, some) for plan, some in zip(plans, noisy, strict=True)]
-        released[parsed.name] = shown
+        self._released[parsed.name] = shown
         parts = list(zip(plans, shown, strict=True))
-        columns = _columns(parsed, parts, catalog)
+        columns = _columns(parsed, parts, self._catalog)
         if parsed.intervals:
             table = Groups(parsed, tuple(parts[part] for part in _order(parsed)))
-            columns = (*columns, *interval_columns(table, post, sampler))
-        tables[parsed.name] = columns
-    answer = post.run(prepared.query.residual, tables, prepared.columns)
-    return answer, tuple(some for r in prepared.query.releases for some in released[r.name])
+            columns = (*columns, *interval_columns(table, self._post, self._sampler))
+        self._tables[parsed.name] = columns
+
+    def finish(self, draw: Draw) -> tuple[Answer, tuple[Released, ...]]:
+        """Take what is still to come from `draw`; return the answer and what was released, one a step.
+
+        The statement is paid.
+        """
+        while waiting := self.waiting():
+            parsed = next((r for r in waiting if self.ready(r)), None)
+            if parsed is None:
+                raise InternalError("stages that wait for each other")
+            self.take(parsed, draw(parsed, self.steps(parsed), self.read(parsed)))
+        query = self._prepared.query
+        answer = self._post.run(query.residual, self._tables, self._prepared.columns)
+        return answer, tuple(some for r in query.releases for some in self._released[r.name])
+
+
+def fresh(engine: Engine, post: PostProcessor, sampler: Sampler) -> Draw:
+    """Return what reads the protected rows of a release, which is paid, and adds noise."""
+    return lambda _, steps, read: [_released(step, engine, post, sampler, read) for step in steps]
 
 
 def _released(
@@ -258,15 +301,6 @@ def _stage_names(relation: Relation) -> Iterator[str]:
         yield relation.name
     for source in inputs(relation):
         yield from _stage_names(source)
-
-
-def _next(waiting: list[Release], query: Query, done: Mapping[str, object]) -> Release:
-    """Return a release whose stages read nothing that isn't released yet."""
-    for parsed in waiting:
-        needed = {r for stage in _read_by(parsed, query) for r in stage.releases}
-        if needed <= set(done):
-            return parsed
-    raise InternalError("stages that wait for each other")
 
 
 def _staged(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dp_sql.budget.answers import Answers
     from dp_sql.budget.ledger import Ledger
 
 
@@ -19,3 +20,10 @@ def open_ledger(where: str | Path) -> Ledger:
     from dp_sql.budget.store import open_store  # noqa: PLC0415
 
     return Ledger(open_store(where))
+
+
+def open_answers(where: str | Path, ledger: Ledger) -> Answers:
+    """Return the store of answers beside the ledger at `where`; for one in memory it is in memory too."""
+    from dp_sql.budget.answers import Answers, store_beside  # noqa: PLC0415  likewise
+
+    return Answers(store_beside(where), ledger.charged)

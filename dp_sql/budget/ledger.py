@@ -165,6 +165,11 @@ class Ledger:
         used = shares(rule, totals.spent)
         return BudgetState(known, totals.entries, totals.spent, used, more)
 
+    def charged(self, query_id: str) -> frozenset[str]:
+        """Return the identities of the tables that a statement was charged to, above nothing."""
+        with self._store.transaction(write=False) as connection:
+            return rows.charged(connection, query_id)
+
     def registrations(self) -> list[Registration]:
         """Return all registered tables, by name."""
         with self._store.transaction(write=False) as connection:

@@ -95,11 +95,16 @@ _CONDITIONS = {
     "until": "s.time < :until",
 }
 _LAST_OF_TABLE = (
-    f"SELECT {_listed(_ENTRY)} FROM entries WHERE identity = ? ORDER BY id DESC LIMIT 1"
+    f"SELECT {_listed(_ENTRY)} FROM entries WHERE identity = ? AND epsilon <> '0' "
+    "ORDER BY id DESC LIMIT 1"
 )
 _LAST_OF_ANALYST = (
     f"SELECT {_listed(_ENTRY, 'e.{}')} FROM statements AS s JOIN entries AS e ON e.statement = s.id "
-    "WHERE s.analyst = ? AND e.identity = ? ORDER BY s.id DESC LIMIT 1"
+    "WHERE s.analyst = ? AND e.identity = ? AND e.epsilon <> '0' ORDER BY s.id DESC LIMIT 1"
+)
+_CHARGED = (
+    "SELECT e.identity FROM statements AS s JOIN entries AS e ON e.statement = s.id "
+    "WHERE s.query_id = ? AND e.epsilon <> '0'"
 )
 
 
@@ -263,7 +268,7 @@ def entry_digest(entry: Entry, sql_hash: str, registered: str, previous: str) ->
 def last_spend(
     connection: sqlite3.Connection, identity: str, analyst: str | None = None
 ) -> Spend | None:
-    """Return what the last statement on a table cost, anybody's or an analyst's; None before it."""
+    """Return what the last statement that cost a table anything did, anybody's or an analyst's; or None."""
     if analyst is None:
         row = connection.execute(_LAST_OF_TABLE, (identity,)).fetchone()
     else:
@@ -272,6 +277,11 @@ def last_spend(
         return None
     with readable(f"entry {row['id']}"):
         return _spend(row)
+
+
+def charged(connection: sqlite3.Connection, query_id: str) -> frozenset[str]:
+    """Return the identities of the tables that a statement cost something, none for an unknown one."""
+    return frozenset(row[0] for row in connection.execute(_CHARGED, (query_id,)))
 
 
 def page(connection: sqlite3.Connection, after: int, asked: Asked = _ALL) -> list[Link]:

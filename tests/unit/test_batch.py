@@ -150,15 +150,15 @@ def test_a_batch_with_a_statement_that_is_refused_charges_nothing(
 def test_a_failure_leaves_all_charged_and_unanswered(
     people: dp_sql.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, calls = stages.run, []
+    finish, calls = stages.Course.finish, []
 
     def failing(*arguments: Any) -> Any:
         calls.append(people.budget()["people"].statements)
         if len(calls) == 2:
             raise EngineError("it failed")
-        return run(*arguments)
+        return finish(*arguments)
 
-    monkeypatch.setattr(stages, "run", failing)
+    monkeypatch.setattr(stages.Course, "finish", failing)
     with pytest.raises(EngineError):
         people.batch([COUNT, CITIES, COUNT], epsilon=1)
     assert calls == [3, 3]  # all are charged before the first row is read

@@ -1,0 +1,204 @@
+"""What a statement asks that was released before: it costs nothing, and is shown again bit for bit.
+
+Claim:   every release that is shown was charged: it is in the store of answers (`budget.answers` says
+         why that is enough), or was drawn for a statement that is paid together with this one, or is
+         drawn now and was reserved.
+Why:     `known` looks before the charge, takes the answers into its hands then, and leaves the cost of
+         everything else in `prepared.costs`, which is what is reserved. After that `run` shows what
+         is in its hands, and draws what isn't: it raises where a release counted as free would have
+         to be drawn. Whether an answer is found depends on what was asked before, on released values
+         and on public data, never on a protected row.
+Assumes: the caller reserves `prepared.costs` between the two.
+Source:  [Dwork2006]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from dp_sql.budget.answers import Answers, Version
+from dp_sql.budget.record import Receipt
+from dp_sql.dataclass import dataclass
+from dp_sql.errors import InternalError
+from dp_sql.executor.engine import Engine
+from dp_sql.mechanisms.release import Released
+from dp_sql.mechanisms.sampler import Sampler
+from dp_sql.mechanisms.stored import from_bytes, to_bytes
+from dp_sql.plan.fingerprint import CanonicalText
+from dp_sql.plan.release import Release, StageTable
+from dp_sql.postprocess import Answer, PostProcessor
+from dp_sql.privacy.cost import FREE, Cost
+from dp_sql.schema.catalog import Catalog
+from dp_sql.stages import Course, Prepared, Step, costs_of, fresh
+from dp_sql.version import VERSION
+
+_FORM = "1"  # of fingerprints: another one makes every answer a new one
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A statement, and which of its releases were there before it is paid.
+
+    prepared: its costs are those of the releases that are to be drawn. listed: what all of it would
+    cost if nothing had been released before, by lower-cased table name. learned: `prepared.costs`, and
+    the cost of the answers that this analyst is shown for the first time: what counts against a cap on
+    what one analyst has seen. free: by the name of each release that costs nothing, why.
+    course: goes as far as answers are known. shown: their fingerprints.
+    """
+
+    prepared: Prepared
+    listed: Mapping[str, Cost]
+    learned: Mapping[str, Cost]
+    free: Mapping[str, str]
+    course: Course
+    shown: tuple[str, ...]
+
+
+class Draws:
+    """What is drawn for statements that are paid together: releases that are the same, once.
+
+    promised: the fingerprints of what the statements so far will draw. drawn: what they have drawn.
+    """
+
+    def __init__(self) -> None:
+        self.promised: set[str] = set()
+        self.drawn: dict[str, list[Released]] = {}
+
+
+class Repeats:
+    """Finds the answers of one connection's statements, and keeps the new ones."""
+
+    def __init__(
+        self,
+        answers: Answers | None,
+        catalog: Catalog,
+        engine: Engine,
+        post: PostProcessor,
+        sampler: Sampler,
+        identities: Mapping[str, str],
+        analyst: str,
+    ) -> None:
+        """Use a store of answers. answers: None where every release is drawn anew, and none is kept."""
+        self._answers = answers
+        self._catalog, self._engine, self._post, self._sampler = catalog, engine, post, sampler
+        self._identities, self._analyst = identities, analyst
+
+    def known(self, prepared: Prepared, draws: Draws) -> Known:
+        """Return a statement with what is known of it. No protected row is read.
+
+        draws: of the statements that are paid together with it. Raises QueryError where a stage of
+        known answers can't be computed.
+        """
+        course = Course(prepared, self._catalog, self._post, self._sampler)
+        free: dict[str, str] = {}
+        new: list[Release] = []
+        learned: list[Release] = []
+        shown: list[str] = []
+        waiting = course.waiting()
+        while parsed := next((r for r in waiting if course.ready(r)), None):
+            waiting.remove(parsed)
+            steps = course.steps(parsed)
+            versions = self._versions(parsed, steps)
+            if self._answers is None or versions is None:
+                new.append(parsed)
+                continue
+            key = self._fingerprint(steps, course.read(parsed), versions)
+            found = self._answers.find(key, self._analyst)
+            noisy = None if found is None else _restored(found.body, steps)
+            if found is not None and noisy is not None:
+                course.take(parsed, noisy)
+                free[parsed.name] = f"released before ({self._words(versions)})"
+                shown.append(key)
+                if not found.seen:
+                    learned.append(parsed)
+            elif key in draws.promised:
+                free[parsed.name] = "the same as another release that is paid with it"
+            else:
+                draws.promised.add(key)
+                new.append(parsed)
+        new += waiting
+        return Known(
+            replace(prepared, costs=costs_of(new, prepared.steps)),
+            prepared.costs,
+            costs_of([*new, *learned], prepared.steps),
+            free,
+            course,
+            tuple(shown),
+        )
+
+    def run(
+        self, known: Known, receipt: Receipt | None, draws: Draws
+    ) -> tuple[Answer, tuple[Released, ...]]:
+        """Return the answer of a statement that is paid, and what was released, one a step.
+
+        receipt: of `known.prepared.costs`, None where nothing was charged. draws: as for `known`.
+        """
+        anew = fresh(self._engine, self._post, self._sampler)
+
+        def draw(parsed: Release, steps: list[Step], read: list[StageTable]) -> list[Released]:
+            versions = self._versions(parsed, steps)
+            key = None
+            if self._answers is not None and versions is not None:
+                key = self._fingerprint(steps, read, versions)
+            if parsed.name in known.free:
+                if key not in draws.drawn:
+                    raise InternalError("a release that is neither known nor paid")
+                return draws.drawn[key]
+            noisy = anew(parsed, steps, read)
+            if key is not None and receipt is not None and self._answers is not None:
+                draws.drawn[key] = noisy
+                identities = [self._identities[table] for table in parsed.tables]
+                body = to_bytes(noisy)
+                self._answers.keep(key, receipt.query_id, identities, body, self._analyst)
+            return noisy
+
+        if self._answers is not None and known.shown:
+            self._answers.saw(known.shown, self._analyst)
+        return known.course.finish(draw)
+
+    def _versions(self, parsed: Release, steps: Sequence[Step]) -> dict[str, Version] | None:
+        """Return the versions of a release's tables, by name; None where it isn't looked for at all."""
+        if self._answers is None or all(step.measurement.cost == FREE for step in steps):
+            return None
+        found = self._answers.versions(self._identities[table] for table in parsed.tables)
+        if found is None:
+            return None
+        return {table: found[self._identities[table]] for table in parsed.tables}
+
+    def _fingerprint(
+        self, steps: Sequence[Step], read: Sequence[StageTable], versions: Mapping[str, Version]
+    ) -> str:
+        """Return the digest of everything that a release depends on.
+
+        That is: its plan with every literal, bound, limit and public key; the rows of the stages it
+        reads; its noise and what that costs; the unit; which data its tables are, and in which
+        version; the rows of the public tables that it joins; who computes and who draws.
+        """
+        tables = self._catalog.tables
+        text = CanonicalText(read)
+        text.add(tuple((step.plan, step.measurement) for step in steps), self._catalog.unit)
+        text.add(
+            tuple(
+                (name, self._identities[name], tables[name].data_version, version.number)
+                for name, version in versions.items()
+            ),
+            tuple((name, self._engine.content(name)) for name in sorted(text.public_tables)),
+            (_FORM, VERSION, self._engine.version, self._sampler.name),
+        )
+        return text.digest()
+
+    def _words(self, versions: Mapping[str, Version]) -> str:
+        found = []
+        for name, version in versions.items():
+            spec = self._catalog.tables[name]
+            since = f" refreshed {version.time[:10]}" if version.time else ""
+            found.append(f"data version {spec.data_version}{since} of {spec.name}")
+        return ", ".join(found)
+
+
+def _restored(body: bytes, steps: Sequence[Step]) -> list[Released] | None:
+    with suppress(ValueError):
+        return from_bytes(body, [step.measurement for step in steps])
+    return None
