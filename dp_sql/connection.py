@@ -188,14 +188,13 @@ class Connection:
 
     def _run(self, known: Known, receipt: Receipt | None, draws: Draws) -> Result:
         """Answer a statement that is paid."""
-        prepared = known.prepared
-        answer, released = self._repeats.run(known, receipt, draws)
+        answer = self._repeats.run(known, receipt, draws)
 
         def spread(level: float) -> list[tuple[Interval, ...]]:
-            return stages.intervals(prepared, answer, released, self._post, self._sampler, level)
+            return known.course.intervals(answer, level)
 
-        costs = self._costs(prepared.costs)
-        return Result(answer, costs, spread, prepared.query.notes, repeated=bool(known.free))
+        costs, notes = self._costs(known.prepared.costs), known.prepared.query.notes
+        return Result(answer, costs, spread, notes, repeated=bool(known.free))
 
     def explain(
         self,
@@ -252,18 +251,9 @@ class Connection:
         raises LedgerError for an analyst, ParameterError for a table that has no budget.
         """
         self._open()
-        names = [self._protected(table) for table in tables] or list(self._identities)
+        named = [ascii_lower(self._catalog.protected(table)[0].name) for table in tables]
+        names = named or list(self._identities)
         self._answers.refresh((self._identities[name] for name in names), self._analyst)
-
-    def _protected(self, table: str) -> str:
-        """Return the lower-cased name of a protected table."""
-        name = ascii_lower(table)
-        if name not in self._identities:
-            known = ", ".join(self._catalog.tables[name].name for name in self._identities)
-            raise ParameterError(
-                f"there is no protected table {table!r}.", hint=f"one of {known or 'none'}"
-            )
-        return name
 
     def ledger(self) -> Iterator[Entry]:
         """Yield what was asked and what it cost, oldest first: an analyst's own, for the owner all."""

@@ -45,7 +45,8 @@ class Known:
     cost if nothing had been released before, by lower-cased table name. learned: `prepared.costs`, and
     the cost of the answers that this analyst is shown for the first time: what counts against a cap on
     what one analyst has seen. free: by the name of each release that costs nothing, why.
-    course: goes as far as answers are known. shown: their fingerprints.
+    course: goes as far as answers are known. keys: the fingerprints so far, by release. unseen: those of
+    answers that count in `learned`.
     """
 
     prepared: Prepared
@@ -53,7 +54,8 @@ class Known:
     learned: Mapping[str, Cost]
     free: Mapping[str, str]
     course: Course
-    shown: tuple[str, ...]
+    keys: Mapping[str, str]
+    unseen: tuple[str, ...]
 
 
 class Draws:
@@ -91,11 +93,11 @@ class Repeats:
         draws: of the statements that are paid together with it. Raises QueryError where a stage of
         known answers can't be computed.
         """
-        course = Course(prepared, self._catalog, self._post, self._sampler)
+        course = Course(prepared, self._catalog, self._post)
         free: dict[str, str] = {}
         new: list[Release] = []
         learned: list[Release] = []
-        shown: list[str] = []
+        keys: dict[str, str] = {}
         waiting = course.waiting()
         while parsed := next((r for r in waiting if course.ready(r)), None):
             waiting.remove(parsed)
@@ -105,12 +107,12 @@ class Repeats:
                 new.append(parsed)
                 continue
             key = self._fingerprint(steps, course.read(parsed), versions)
+            keys[parsed.name] = key
             found = self._answers.find(key, self._analyst)
             noisy = None if found is None else _restored(found.body, steps)
             if found is not None and noisy is not None:
                 course.take(parsed, noisy)
                 free[parsed.name] = f"released before ({self._words(versions)})"
-                shown.append(key)
                 if not found.seen:
                     learned.append(parsed)
             elif key in draws.promised:
@@ -125,27 +127,25 @@ class Repeats:
             costs_of([*new, *learned], prepared.steps),
             free,
             course,
-            tuple(shown),
+            keys,
+            tuple(keys[parsed.name] for parsed in learned),
         )
 
-    def run(
-        self, known: Known, receipt: Receipt | None, draws: Draws
-    ) -> tuple[Answer, tuple[Released, ...]]:
-        """Return the answer of a statement that is paid, and what was released, one a step.
+    def run(self, known: Known, receipt: Receipt | None, draws: Draws) -> Answer:
+        """Return the answer of a statement that is paid.
 
         receipt: of `known.prepared.costs`, None where nothing was charged. draws: as for `known`.
         """
         anew = fresh(self._engine, self._post, self._sampler)
 
         def draw(parsed: Release, steps: list[Step], read: list[StageTable]) -> list[Released]:
-            versions = self._versions(parsed, steps)
-            key = None
-            if self._answers is not None and versions is not None:
-                key = self._fingerprint(steps, read, versions)
+            key = known.keys.get(parsed.name)
             if parsed.name in known.free:
                 if key not in draws.drawn:
                     raise InternalError("a release that is neither known nor paid")
                 return draws.drawn[key]
+            if key is None and (versions := self._versions(parsed, steps)) is not None:
+                key = self._fingerprint(steps, read, versions)
             noisy = anew(parsed, steps, read)
             if key is not None and receipt is not None and self._answers is not None:
                 draws.drawn[key] = noisy
@@ -154,8 +154,8 @@ class Repeats:
                 self._answers.keep(key, receipt.query_id, identities, body, self._analyst)
             return noisy
 
-        if self._answers is not None and known.shown:
-            self._answers.saw(known.shown, self._analyst)
+        if self._answers is not None and known.unseen:
+            self._answers.saw(known.unseen, self._analyst)
         return known.course.finish(draw)
 
     def _versions(self, parsed: Release, steps: Sequence[Step]) -> dict[str, Version] | None:

@@ -23,6 +23,7 @@ from dp_sql.mechanisms.consistency import consistent, read_sets
 from dp_sql.mechanisms.empty import without_empty
 from dp_sql.mechanisms.measurement import Measurement, calibrate_sets
 from dp_sql.mechanisms.readout import read
+from dp_sql.mechanisms.redraws import Redraws
 from dp_sql.mechanisms.release import Key, Released, release, selected
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.mechanisms.sampling import in_all, on_sample
@@ -183,12 +184,11 @@ Draw = Callable[[Release, list[Step], list[StageTable]], list[Released]]
 class Course:
     """How far the releases of a statement are: what they gave, and the tables that are made of it."""
 
-    def __init__(
-        self, prepared: Prepared, catalog: Catalog, post: PostProcessor, sampler: Sampler
-    ) -> None:
-        """Begin with no release. catalog, post, sampler: the connection's."""
+    def __init__(self, prepared: Prepared, catalog: Catalog, post: PostProcessor) -> None:
+        """Begin with no release. catalog, post: the connection's."""
         self._prepared = prepared
-        self._catalog, self._post, self._sampler = catalog, post, sampler
+        self._catalog, self._post = catalog, post
+        self._noisy: dict[str, list[Released]] = {}
         self._released: dict[str, list[Released]] = {}
         self._tables: dict[str, Sequence[ReleasedColumn]] = {}
         self._stages = {table.stage.name: table for table in prepared.public_stages}
@@ -216,6 +216,7 @@ class Course:
 
     def take(self, parsed: Release, noisy: list[Released]) -> None:
         """Go on with what a release gave, one a step."""
+        self._noisy[parsed.name] = noisy
         plans = [step.plan for step in self.steps(parsed)]
         if self._catalog.consistent:
             noisy = consistent(list(zip(plans, noisy, strict=True)))
@@ -225,22 +226,35 @@ class Course:
         columns = _columns(parsed, parts, self._catalog)
         if parsed.intervals:
             table = Groups(parsed, tuple(parts[part] for part in _order(parsed)))
-            columns = (*columns, *interval_columns(table, self._post, self._sampler))
+            columns = (*columns, *interval_columns(table, self._post, self._redraws(parsed)))
         self._tables[parsed.name] = columns
 
-    def finish(self, draw: Draw) -> tuple[Answer, tuple[Released, ...]]:
-        """Take what is still to come from `draw`; return the answer and what was released, one a step.
-
-        The statement is paid.
-        """
+    def finish(self, draw: Draw) -> Answer:
+        """Take what is still to come from `draw`, and return the answer. The statement is paid."""
         while waiting := self.waiting():
             parsed = next((r for r in waiting if self.ready(r)), None)
             if parsed is None:
                 raise InternalError("stages that wait for each other")
             self.take(parsed, draw(parsed, self.steps(parsed), self.read(parsed)))
-        query = self._prepared.query
-        answer = self._post.run(query.residual, self._tables, self._prepared.columns)
-        return answer, tuple(some for r in query.releases for some in self._released[r.name])
+        residual = self._prepared.query.residual
+        return self._post.run(residual, self._tables, self._prepared.columns)
+
+    def _redraws(self, parsed: Release) -> Redraws:
+        """Return the same numbers for the same noisy values, before they are adjusted to each other."""
+        return Redraws(self._noisy[parsed.name])
+
+    def intervals(self, answer: Answer, level: float) -> list[tuple[Interval, ...]]:
+        """Return an interval for every row and column of the answer, None where there is none."""
+        items = self._prepared.query.residual.row_items
+        if not items or not answer.groups:
+            return [(None,) * len(answer.columns) for _ in answer.rows]
+        (parsed,) = self._prepared.query.releases
+        plans = [step.plan for step in self.steps(parsed)]
+        shown = self._released[parsed.name]
+        table = Groups(parsed, tuple((plans[part], shown[part]) for part in _order(parsed)))
+        draws = self._redraws(parsed)
+        chosen = item_ends(table, items, answer.groups, self._post, draws, level)
+        return [tuple(chosen[g]) for g in answer.groups]
 
 
 def fresh(engine: Engine, post: PostProcessor, sampler: Sampler) -> Draw:
@@ -348,21 +362,3 @@ def _order(parsed: Release) -> list[int]:
     """Return the steps of a release's sets in the order of the text: equal sets are one step."""
     distinct = list(dict.fromkeys(parsed.sets))
     return [distinct.index(one) for one in parsed.sets] or [0]
-
-
-def intervals(
-    prepared: Prepared,
-    answer: Answer,
-    released: tuple[Released, ...],
-    post: PostProcessor,
-    sampler: Sampler,
-    level: float,
-) -> list[tuple[Interval, ...]]:
-    """Return an interval for every row and column of an answer, None where there is none."""
-    items = prepared.query.residual.row_items
-    if not items or not answer.groups:
-        return [(None,) * len(answer.columns) for _ in answer.rows]
-    (parsed,) = prepared.query.releases
-    parts = [(prepared.steps[part].plan, released[part]) for part in _order(parsed)]
-    chosen = item_ends(Groups(parsed, tuple(parts)), items, answer.groups, post, sampler, level)
-    return [tuple(chosen[g]) for g in answer.groups]

@@ -32,7 +32,7 @@ def budgets_text(where: Where, analyst: str | None) -> str:
         known = {found.identity for found in ledger.registrations()}
         for name, spec in catalog.tables.items():
             if spec.budget is not None:
-                identity = _identity(where, catalog, name)
+                identity = identity_of(where, catalog, name)
                 lines.append(spec.name)
                 if identity in known:
                     lines += _standing(ledger, identity, spec.budget, analyst)
@@ -48,21 +48,16 @@ def raise_budget(where: Where, table: str, by: str, reason: str) -> str:
     it is no raise of the owner.
     """
     catalog = load(where.file, database=where.database)
-    spec = catalog.table(table)
-    if spec is None or spec.budget is None:
-        names = [t.name for t in catalog.tables.values() if t.budget is not None]
-        raise ParameterError(
-            f"there is no protected table {table!r}.", hint=f"one of {', '.join(names)}"
-        )
+    spec, budget = catalog.protected(table)
     if not reason.isprintable():
         raise ParameterError("a reason is one line of text.", hint='--reason "a new consent"')
-    identity = _identity(where, catalog, ascii_lower(spec.name))
+    identity = identity_of(where, catalog, ascii_lower(spec.name))
     with opened(where) as ledger:
-        before = ledger.raise_budget(identity, spec.budget, by, reason)
+        before = ledger.raise_budget(identity, budget, by, reason)
         lines = ledger.state(identity).lines()
     return (
         f"{spec.name}: raised from {budget_words(before.budget)}\n"
-        f"  to {budget_words(spec.budget)}, for good: what is promised of the answers before, too\n"
+        f"  to {budget_words(budget)}, for good: what is promised of the answers before, too\n"
         + "".join(f"  {line}\n" for line in lines[2:])
     )
 
@@ -85,7 +80,7 @@ def _standing(
     return [f"  {visible(line)}" for line in lines]
 
 
-def _identity(where: Where, catalog: Catalog, name: str) -> str:
+def identity_of(where: Where, catalog: Catalog, name: str) -> str:
     """Return what the ledger knows a table by, whose data must be there."""
     alone = replace(catalog, tables={name: catalog.tables[name]})
     found = locate(alone, where.data_dir, where.database)

@@ -85,7 +85,7 @@ class CanonicalText:
             elif isinstance(value, Column):
                 self._column(value, waiting)
             elif kind is frozenset:
-                texts = tuple(sorted(map(_alone, value)))  # type: ignore[arg-type, call-overload]
+                texts = tuple(sorted(map(_alone, value)))  # type: ignore[call-overload]
                 waiting.append(texts)
             elif isinstance(value, Enum):
                 out.append(f"e{_text(f'{kind.__qualname__}.{value.name}')}")
