@@ -84,8 +84,10 @@ class Repeats:
     ) -> None:
         """Use a store of answers. answers: None where every release is drawn anew, and none is kept."""
         self._answers = answers
-        self._catalog, self._engine, self._post, self._sampler = catalog, engine, post, sampler
+        self._catalog, self._engine, self._post = catalog, engine, post
+        self._sampler = sampler.name
         self._identities, self._analyst = identities, analyst
+        self._anew = fresh(engine, post, sampler)
 
     def known(self, prepared: Prepared, draws: Draws) -> Known:
         """Return a statement with what is known of it. No protected row is read.
@@ -136,7 +138,6 @@ class Repeats:
 
         receipt: of `known.prepared.costs`, None where nothing was charged. draws: as for `known`.
         """
-        anew = fresh(self._engine, self._post, self._sampler)
 
         def draw(parsed: Release, steps: list[Step], read: list[StageTable]) -> list[Released]:
             key = known.keys.get(parsed.name)
@@ -146,7 +147,7 @@ class Repeats:
                 return draws.drawn[key]
             if key is None and (versions := self._versions(parsed, steps)) is not None:
                 key = self._fingerprint(steps, read, versions)
-            noisy = anew(parsed, steps, read)
+            noisy = self._anew(parsed, steps, read)
             if key is not None and receipt is not None and self._answers is not None:
                 draws.drawn[key] = noisy
                 identities = [self._identities[table] for table in parsed.tables]
@@ -185,7 +186,7 @@ class Repeats:
                 for name, version in versions.items()
             ),
             tuple((name, self._engine.content(name)) for name in sorted(text.public_tables)),
-            (_FORM, VERSION, self._engine.version, self._sampler.name),
+            (_FORM, VERSION, self._engine.version, self._sampler),
         )
         return text.digest()
 

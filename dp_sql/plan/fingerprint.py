@@ -20,6 +20,7 @@ from dp_sql.plan.relation import BoundGroups, DropKeys, Sample
 from dp_sql.plan.release import Aggregate, Key, Options, Release, StageTable
 from dp_sql.plan.rows import Scan, StageScan
 from dp_sql.plan.sampled import Sampled
+from dp_sql.privacy.unit import PrivacyUnit
 
 LEFT_OUT: Mapping[type, frozenset[str]] = {
     # names that say nothing: what they stand for is known by its place
@@ -27,6 +28,7 @@ LEFT_OUT: Mapping[type, frozenset[str]] = {
     Key: frozenset({"name"}),
     Aggregate: frozenset({"name"}),
     DropKeys: frozenset({"stage"}),
+    PrivacyUnit: frozenset({"name"}),
     # computed from what is released
     Release: frozenset({"name", "intervals"}),
     # how the amounts were asked for; what they came to is in the noise and in its cost

@@ -1,0 +1,468 @@
+"""A release that is asked again costs nothing and says the same; anything else is paid and drawn."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dp_sql
+from dp_sql import repeats, stages
+from dp_sql.budget.record import Status
+from dp_sql.errors import (
+    BudgetExceededError,
+    EngineError,
+    InternalError,
+    LedgerError,
+    ParameterError,
+    QueryError,
+)
+from dp_sql.repeats import Draws
+
+SCHEMA = """
+version: 1
+database: "duckdb://"
+privacy: {level: user, unit: person, defaults: {epsilon: 0.25, delta: 1e-9}, caps: {epsilon: 100}}
+tables:
+  people:
+    source: people.csv
+    owner: id
+    budget: {epsilon: 100, delta: 1e-4}
+    limits: {max_groups: 2, max_rows_per_group: 3}
+    columns:
+      id: {type: integer}
+      city: {type: varchar, values: [oslo, rome, bonn], nullable: false}
+      job: {type: varchar}
+      pay: {type: double, bounds: [-5, 10]}
+      age: {type: integer, bounds: [0, 99]}
+  towns:
+    public: true
+    source: towns.csv
+    columns:
+      city: {type: varchar, unique: true}
+      big: {type: boolean}
+"""
+COUNT = "SELECT COUNT(*) FROM people"
+CITIES = "SELECT city, COUNT(*), AVG(pay) FROM people GROUP BY city"
+BIG = "SELECT COUNT(*) FROM people p JOIN towns t ON p.city = t.city WHERE t.big"
+ABOVE = "SELECT COUNT(*) FROM people WHERE pay > (SELECT AVG(pay) FROM people)"
+KINDS = [
+    COUNT,
+    CITIES,
+    BIG,
+    ABOVE,
+    "SELECT job, COUNT(*) FROM people GROUP BY job",
+    "SELECT job, city, SUM(pay), VAR_SAMP(age) FROM people GROUP BY ALL",
+    "SELECT city, age > 40, MEDIAN(pay), MODE(age), MAX(age) FROM people GROUP BY ALL",
+    "SELECT COUNT(DISTINCT job), COUNT(DISTINCT id) FROM people",
+    "SELECT city, COUNT(*), AVG(pay) / 2 FROM people GROUP BY ROLLUP (city)",
+    "SELECT SAMPLE_AND_AGGREGATE('median', pay, -5, 10, 20) FROM people",
+    "SELECT city, AVG(pay), DP_INTERVAL_LOW(AVG(pay)) FROM people GROUP BY city",
+    "SELECT CORR(pay, age), COUNT(*) FROM people",
+    "SELECT VECTOR_SUM([pay, age], 20) FROM people",
+    "SELECT age, COUNT(*) FROM people GROUP BY age HAVING COUNT(*) > 4 ORDER BY 2, 1",
+    "SELECT id % 3 AS third, COUNT(*) FROM people GROUP BY third",
+    "WITH one AS (SELECT id, SUM(pay) AS s FROM people GROUP BY id) SELECT AVG(CLAMP(s, 0, 9)) FROM one",
+]
+Open = Callable[..., dp_sql.Connection]
+
+
+def schema(folder: Path, **changes: str) -> Path:
+    """Return a schema in which each old text has become the new one."""
+    text = SCHEMA
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / "people.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = [
+        f"{i},{'oslo rome bonn'.split()[i % 3]},{'abc'[i % 3]},{i % 10},{i % 90}"
+        for i in range(600)
+    ]
+    (tmp_path / "people.csv").write_text("id,city,job,pay,age\n" + "\n".join(rows) + "\n", "utf-8")
+    (tmp_path / "towns.csv").write_text("city,big\noslo,true\nrome,true\nbonn,false\n", "utf-8")
+    schema(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def people(folder: Path) -> Iterator[dp_sql.Connection]:
+    with dp_sql.connect(folder / "people.yaml", ledger=":memory:") as connection:
+        yield connection
+
+
+@contextmanager
+def connected(folder: Path, **options: Any) -> Iterator[dp_sql.Connection]:
+    with dp_sql.connect(folder / "people.yaml", **options) as connection:
+        yield connection
+
+
+def spent(connection: dp_sql.Connection) -> Mapping[str, Any]:
+    return {name: state.spent for name, state in connection.budget().items()}
+
+
+@pytest.mark.parametrize("sql", KINDS)
+def test_a_repeat_is_the_same_to_the_last_bit_and_reads_no_row(
+    people: dp_sql.Connection, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    first = people.sql(sql, epsilon=2)
+    assert first.cost
+    assert not first.repeated
+    before, rows = spent(people), sorted(map(repr, first))
+    ends = [sorted(map(repr, first.intervals(level))) for level in (0.5, 0.95)]
+    for name in ("execute", "execute_second"):
+        monkeypatch.setattr(people._engine, name, None)
+    again = people.sql(f"{sql}  -- again", epsilon=2)
+    assert (again.cost, again.repeated, again.columns) == ({}, True, first.columns)
+    assert sorted(map(repr, again)) == rows
+    assert [sorted(map(repr, again.intervals(level))) for level in (0.5, 0.95)] == ends
+    assert spent(people) == before
+
+
+def test_two_rounds_of_private_keys_are_one_release(folder: Path) -> None:
+    rounds = "caps: {epsilon: 100}}\nmechanisms: {keys: [two_rounds], noise: [gaussian]}"
+    schema(folder, **{"caps: {epsilon: 100}}": rounds})
+    with connected(folder) as connection:
+        sql = "SELECT job, COUNT(DISTINCT id) FROM people GROUP BY job"
+        assert connection._prepare(sql, *[2, *[None] * 4]).steps[0].plan.second_relation is not None
+        first = connection.sql(sql, epsilon=2)
+        assert len(first) > 0
+        assert sorted(connection.sql(sql, epsilon=2)) == sorted(first)
+        assert connection.sql(sql, epsilon=3).cost
+
+
+def test_a_sample_is_repeated_like_everything_else(people: dp_sql.Connection) -> None:
+    first = people.sql(COUNT, sample_rate=0.5)
+    assert people.sql(COUNT, sample_rate=0.5).fetchall() == first.fetchall()
+    assert people.sql(COUNT, sample_rate=0.25).cost
+    assert people.sql(COUNT).cost
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "select   count( * ) from PEOPLE",
+        "SELECT COUNT(*) * 2 AS twice FROM people ORDER BY 1 LIMIT 5",
+        "SELECT COUNT(*) FROM people AS p HAVING COUNT(*) > 3",
+        "SELECT n + t.c FROM (SELECT COUNT(*) AS n FROM people), (SELECT COUNT(*) AS c FROM towns) AS t",
+        "SELECT COUNT(*), DP_INTERVAL_LOW(COUNT(*)) FROM people",
+        "WITH d AS (SELECT COUNT(*) AS c FROM people) SELECT c, 1 FROM d WHERE c > 0",
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.25) COUNT(*) FROM people",
+    ],
+)
+def test_statements_that_share_a_release_share_its_answer(
+    people: dp_sql.Connection, other: str
+) -> None:
+    people.sql(COUNT)
+    assert people.sql(other).cost == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "SELECT COUNT(age) FROM people",
+        "SELECT COUNT(*) FROM people WHERE true",
+        "SELECT COUNT(*) FROM people WHERE age > 3",
+        "SELECT COUNT(*), SUM(pay) FROM people",
+        "SELECT COUNT(*) FROM people JOIN towns USING (city)",
+        "SELECT COUNT(*) FROM people, (SELECT COUNT(*) FROM people)",
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_groups_contributed = 1) city, COUNT(*) FROM people GROUP BY city",
+    ],
+)
+def test_other_releases_are_paid(people: dp_sql.Connection, other: str) -> None:
+    for sql in (COUNT, "SELECT COUNT(*) FROM people WHERE age > 4", CITIES):
+        people.sql(sql)
+    assert people.sql(other).cost["people"].epsilon == Fraction(1, 4)
+
+
+def test_another_epsilon_or_delta_is_another_release(people: dp_sql.Connection) -> None:
+    people.sql(CITIES, epsilon=1)
+    assert people.sql(CITIES, epsilon="1.01").cost
+    jobs = "SELECT job, COUNT(*) FROM people GROUP BY job"
+    people.sql(jobs, delta=1e-8)
+    assert people.sql(jobs, delta=2e-8).cost
+    assert people.sql(jobs, delta=1e-8).cost == {}
+
+
+def test_answers_outlive_connections_and_are_for_every_analyst(folder: Path) -> None:
+    with connected(folder, analyst="ada") as one, connected(folder, analyst="eve") as two:
+        first = one.sql(CITIES)
+        assert sorted(two.sql(CITIES)) == sorted(first)
+        assert two.sql(CITIES).cost == {}
+    with connected(folder) as owner:
+        assert sorted(owner.sql(CITIES)) == sorted(first)
+        entries = list(owner.ledger())
+        assert [(e.analyst, e.spend.epsilon > 0) for e in entries] == [
+            ("ada", True), ("eve", False), ("eve", False), ("owner", False)
+        ]  # fmt: skip
+        assert all(e.status is Status.ANSWERED for e in entries)
+        assert owner._ledger.verify().problems == ()
+        assert owner.budget()["people"].repeats is not None  # of the last one that cost something
+
+
+def test_the_hook_for_caps_counts_what_an_analyst_sees_for_the_first_time(folder: Path) -> None:
+    with connected(folder, analyst="ada") as ada, connected(folder, analyst="eve") as eve:
+
+        def learned(connection: dp_sql.Connection) -> tuple[object, object]:
+            prepared = connection._prepare(CITIES, *[None] * 5)
+            known = connection._repeats.known(prepared, Draws())
+            return dict(known.prepared.costs), dict(known.learned)
+
+        cost = ada.sql(CITIES).cost
+        assert learned(ada) == ({}, {})
+        assert learned(eve) == ({}, cost)
+        eve.sql(CITIES)
+        assert learned(eve) == ({}, {})
+        ada._answers.clear("owner")
+        assert learned(eve) == learned(ada) == (cost, cost)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bounds: [-5, 10]": "bounds: [-5, 11]"},
+        {"max_groups: 2": "max_groups: 1"},
+        {"max_rows_per_group: 3": "max_rows_per_group: 2"},
+        {"[oslo, rome, bonn]": "[oslo, rome]"},
+        {"owner: id\n": "owner: id\n    data_version: 2\n"},
+        {"type: double, bounds": "type: float, bounds"},
+        {"nullable: false": "nullable: true"},
+        {"caps: {epsilon: 100}}": "caps: {epsilon: 100}}\nsampler: opendp"},
+        {"caps: {epsilon: 100}}": "caps: {epsilon: 100}}\nmechanisms: {noise: [gaussian]}"},
+    ],
+)
+def test_a_schema_that_says_something_else_has_no_answer_yet(
+    folder: Path, change: dict[str, str]
+) -> None:
+    with connected(folder) as connection:
+        connection.sql(CITIES)
+    schema(folder, **change)
+    with connected(folder) as connection:
+        assert connection.sql(CITIES).cost
+        assert connection.sql(CITIES).cost == {}
+    schema(folder)
+    with connected(folder) as connection:
+        assert connection.sql(CITIES).cost == {}  # the first one is still there
+
+
+def test_what_the_schema_says_of_other_things_changes_nothing(folder: Path) -> None:
+    with connected(folder) as connection:
+        connection.sql(CITIES)
+    schema(
+        folder,
+        **{"unit: person": "unit: citizen", "budget: {epsilon: 100,": "budget: {epsilon: 1e2,"},
+    )
+    with connected(folder) as connection:
+        assert connection.sql(CITIES).cost == {}
+
+
+def test_a_public_table_with_other_rows_makes_another_release(folder: Path) -> None:
+    def cost() -> object:
+        with connected(folder) as connection:
+            return connection.sql(BIG).cost
+
+    towns = folder / "towns.csv"
+    text = towns.read_text("utf-8")
+    assert cost()
+    towns.write_text(text.replace("rome,true", "rome,false"), "utf-8")
+    assert cost()
+    lines = text.splitlines()
+    towns.write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n", "utf-8")
+    assert not cost()  # the rows of the first time, in another order
+    with connected(folder) as connection:
+        connection.sql(COUNT)
+        towns.write_text(text + "kyiv,true\n", "utf-8")
+    with connected(folder) as connection:
+        assert connection.sql(COUNT).cost == {}  # which doesn't read it
+        assert connection.sql(BIG).cost
+
+
+def test_another_engine_version_or_form_makes_another_release(
+    people: dp_sql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people.sql(COUNT)
+    for name in ("_FORM", "VERSION"):
+        with monkeypatch.context() as patch:
+            patch.setattr(repeats, name, "another")
+            assert people.sql(COUNT).cost
+    monkeypatch.setattr(type(people._engine), "version", "duckdb 1.0")
+    assert people.sql(COUNT).cost
+
+
+def test_a_later_stage_is_free_where_everything_before_it_is(people: dp_sql.Connection) -> None:
+    average = "SELECT AVG(pay) FROM people"
+    people.sql(average, epsilon=1)
+    first = people.sql(ABOVE, epsilon=2)
+    assert (first.repeated, first.cost["people"].epsilon) == (True, 1)
+    assert people.sql(ABOVE, epsilon=2).cost == {}
+    people.refresh()
+    people.sql(average, epsilon=1)  # another value, so another question
+    assert people.sql(ABOVE, epsilon=2).cost["people"].epsilon == 1
+
+
+def test_a_stage_that_is_drawn_now_leaves_what_reads_it_to_be_paid(
+    people: dp_sql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people.sql(ABOVE, epsilon=2)
+    find = people._answers.find
+    lost = people._repeats.known(people._prepare(ABOVE, *[2, *[None] * 4]), Draws()).keys["r0"]
+    monkeypatch.setattr(
+        people._answers, "find", lambda key, who: None if key == lost else find(key, who)
+    )
+    assert people.sql(ABOVE, epsilon=2).cost["people"].epsilon == 2
+
+
+def test_the_same_release_twice_in_a_statement_is_one(people: dp_sql.Connection) -> None:
+    twice = people.sql("SELECT (SELECT COUNT(*) FROM people), (SELECT COUNT(*) FROM people)")
+    ((one, two),) = twice
+    assert one == two
+    assert twice.cost["people"].epsilon == Fraction(1, 8)
+    assert people.budget()["people"].spent.epsilon == 10**12 // 8
+
+
+def test_the_same_release_twice_in_a_batch_is_paid_once(people: dp_sql.Connection) -> None:
+    results = people.batch([COUNT, CITIES, COUNT], epsilon=3)
+    assert results[0].fetchall() == results[2].fetchall()
+    costs = [result.cost for result in results]
+    assert costs[2] == {}
+    assert sum(cost["people"].epsilon for cost in costs[:2]) < 3
+    assert [entry.sql for entry in people.ledger()] == [COUNT, CITIES, COUNT]
+    before = spent(people)
+    again = people.batch([COUNT, CITIES, COUNT], epsilon=3)
+    assert [sorted(result) for result in again] == [sorted(result) for result in results]
+    assert spent(people) == before
+
+
+def test_a_failed_batch_keeps_what_was_drawn_and_paid(
+    people: dp_sql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, calls = stages.Course.finish, []
+
+    def failing(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise EngineError("it failed")
+        return finish(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stages.Course, "finish", failing)
+        with pytest.raises(EngineError):
+            people.batch([COUNT, CITIES], epsilon=2, weights=[1, 1])
+    before = spent(people)
+    first = next(iter(people.ledger())).events
+    assert first
+    assert people._answers.size()[0] == 1
+    people.batch(
+        [COUNT, CITIES], epsilon=2
+    )  # the first is there, the second failed and is paid again
+    assert spent(people) != before
+
+
+def test_an_exhausted_budget_still_gives_what_it_paid_for(people: dp_sql.Connection) -> None:
+    first = people.sql(COUNT, epsilon=60)
+    with pytest.raises(BudgetExceededError):
+        people.sql(CITIES, epsilon=60)
+    assert people.sql(COUNT, epsilon=60).fetchall() == first.fetchall()
+
+
+def test_a_refresh_costs_and_is_the_owners(folder: Path) -> None:
+    with connected(folder) as owner, connected(folder, analyst="ada") as ada:
+        owner.sql(COUNT)
+        with pytest.raises(LedgerError, match="only the owner"):
+            ada.refresh()
+        with pytest.raises(ParameterError, match="no protected table 'towns'"):
+            owner.refresh("towns")
+        assert ada.sql(COUNT).cost == {}
+        owner.refresh("People")
+        assert ada.sql(COUNT).cost
+        assert owner.sql(COUNT).cost == {}
+        owner.refresh()
+        assert owner.sql(COUNT).cost
+
+
+def test_without_the_store_everything_is_paid_again(folder: Path) -> None:
+    file = folder / "people.ledger.answers"
+    with connected(folder) as connection:
+        for lose in (
+            file.unlink,
+            lambda: connection._answers.clear("owner"),
+            lambda: file.write_bytes(b"x"),
+        ):
+            assert connection.sql(COUNT).cost
+            assert connection.sql(COUNT).cost == {}
+            lose()
+        assert connection.sql(COUNT).cost
+        assert connection._ledger.verify().problems == ()
+
+
+def test_answers_of_another_ledger_are_none(folder: Path) -> None:
+    with connected(folder, ledger=folder / "one.ledger") as connection:
+        connection.sql(COUNT)
+    shutil.copy(folder / "one.ledger.answers", folder / "two.ledger.answers")
+    with connected(folder, ledger=folder / "two.ledger") as connection:
+        assert connection.sql(COUNT).cost
+        assert connection.sql(COUNT).cost == {}
+
+
+def test_reuse_can_be_switched_off(folder: Path) -> None:
+    with connected(folder, reuse=False) as anew:
+        assert anew.sql(COUNT).cost
+        assert anew.sql(COUNT).cost
+        both = anew.sql("SELECT (SELECT COUNT(*) FROM people), (SELECT COUNT(*) FROM people)")
+        assert both.cost["people"].epsilon == Fraction(1, 4)
+        assert anew._answers.size() == (0, 0)
+    with connected(folder) as connection:
+        assert connection.sql(COUNT).cost
+
+
+def test_explain_says_what_is_free(people: dp_sql.Connection) -> None:
+    assert "released before" not in people.explain(COUNT)
+    people.sql(COUNT)
+    text = people.explain(COUNT)
+    assert "  free: released before (data version 1 of people)\n" in text
+    assert text.endswith("Cost: none, it was released before.")
+    people.refresh()
+    people.sql("SELECT AVG(pay) FROM people", epsilon=1)
+    text = people.explain(ABOVE, epsilon=2)
+    assert "free: released before (data version 1 refreshed 20" in text
+    assert "Cost to people: epsilon 1\n" in text
+
+
+def test_a_public_release_is_no_repeat(people: dp_sql.Connection) -> None:
+    for _ in range(2):
+        result = people.sql("SELECT COUNT(*) FROM towns")
+        assert (result.cost, result.repeated) == ({}, False)
+    assert people._answers.size() == (0, 0)
+
+
+def test_what_counted_as_free_is_never_drawn(
+    people: dp_sql.Connection,
+) -> None:
+    twice = "SELECT (SELECT COUNT(*) FROM people), (SELECT COUNT(*) FROM people)"
+    draws = Draws()
+    known = people._repeats.known(people._prepare(twice, *[None] * 5), draws)
+    assert list(known.free) == ["r1"]
+    first, _ = known.prepared.query.releases
+    known.course.take(first, people._repeats._anew(first, known.course.steps(first), []))
+    with pytest.raises(InternalError, match="neither known nor paid"):
+        people._repeats.run(known, None, Draws())
+
+
+def test_an_error_in_a_stage_of_answers_costs_nothing(people: dp_sql.Connection) -> None:
+    several = "SELECT COUNT(*) FROM people WHERE age > (SELECT COUNT(*) FROM people GROUP BY city)"
+    with pytest.raises(QueryError, match="several rows"):
+        people.sql(several)
+    before = spent(people)
+    with pytest.raises(QueryError, match="several rows"):
+        people.sql(several)
+    assert spent(people) == before
