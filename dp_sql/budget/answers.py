@@ -25,12 +25,14 @@ import json
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from dp_sql.budget.record import OWNER, digest
+from dp_sql.budget.store import file_identity
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import LedgerError
 
@@ -41,6 +43,7 @@ MOST_BYTES_OF_ONE = 8 * 2**20
 """A larger answer isn't kept."""
 
 _WAIT_SECONDS = 5.0
+_RECENT = 16  # an answer that was among the last so many is as good as used now
 _LAYOUT = 1
 _TABLES = (
     """
@@ -74,7 +77,8 @@ _TABLES = (
 _FIND = "SELECT query_id, identities, body, digest FROM answers WHERE fingerprint = :fingerprint"
 _HAS_SEEN = "SELECT 1 FROM seen WHERE fingerprint = :fingerprint AND analyst = :analyst"
 _TOUCH = (
-    "UPDATE answers SET used = (SELECT MAX(used) + 1 FROM answers) WHERE fingerprint = :fingerprint"
+    "UPDATE answers SET used = (SELECT MAX(used) + 1 FROM answers) WHERE fingerprint = :fingerprint "
+    "AND used < (SELECT MAX(used) FROM answers) - :recent"
 )
 _ADD = (
     "INSERT INTO answers (fingerprint, query_id, identities, body, size, used, digest) VALUES "
@@ -120,7 +124,7 @@ _NEVER = Version(0, "")
 
 
 class Answers:
-    """The store of one ledger's answers. Threads may share one; it holds no file open between calls.
+    """The store of one ledger's answers. Threads may share one; a forked process opens its own.
 
     Where the file can't be read or written nothing is found, nothing is kept, and nothing raises.
     """
@@ -134,12 +138,13 @@ class Answers:
         self._path = path
         self._charged = charged
         self._lock = threading.Lock()
-        self._memory: sqlite3.Connection | None = None
-        self._process = os.getpid()
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        _OPEN.add(self)
 
     def find(self, fingerprint: str, analyst: str) -> Answer | None:
         """Return the answer with that fingerprint, or None where there is none that was paid for."""
-        wanted = {"fingerprint": fingerprint, "analyst": analyst}
+        wanted = {"fingerprint": fingerprint, "analyst": analyst, "recent": _RECENT}
         found = None
         with suppress(sqlite3.Error), self._session() as connection:
             found = connection.execute(_FIND, wanted).fetchone()
@@ -232,11 +237,16 @@ class Answers:
         return 0, 0
 
     def close(self) -> None:
-        """Forget a store in memory; a file stays."""
+        """Close the file; a store in memory is gone."""
         with self._lock:
-            if self._memory is not None and self._process == os.getpid():
-                self._memory.close()
-            self._memory = None
+            self._disconnect()
+
+    def after_fork(self) -> None:
+        """Go on in a child: what the parent has open is the parent's, and never closed here."""
+        self._lock = threading.Lock()
+        if self._connection is not None:
+            _PARENTS.append(self._connection)
+            self._connection = None
 
     @contextmanager
     def _or_raise(self) -> Iterator[sqlite3.Connection]:
@@ -262,18 +272,31 @@ class Answers:
                 with suppress(sqlite3.Error):
                     connection.rollback()
                 if self._path is not None and _is_damage(error):
+                    self._disconnect()
                     _remove(self._path)
                 raise
-            finally:
-                if self._path is not None:
-                    connection.close()
 
     def _opened(self) -> sqlite3.Connection:
-        if self._path is not None:
-            return _ready(str(self._path), self._path)
-        if self._memory is None or self._process != os.getpid():
-            self._memory, self._process = _ready(":memory:", None), os.getpid()
-        return self._memory
+        """Return the connection of this process, opened anew where another file has taken its place."""
+        if self._path is None:
+            if self._connection is None:
+                self._connection = _laid_out(":memory:", None)
+            return self._connection
+        try:
+            if self._connection is not None and file_identity(self._path) != self._file:
+                self._disconnect()
+            if self._connection is None:
+                self._connection = _ready(self._path)
+                self._file = file_identity(self._path)
+        except OSError as error:
+            raise sqlite3.OperationalError(str(error)) from None
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
 
 
 def store_beside(ledger: str | Path) -> Path | None:
@@ -283,15 +306,29 @@ def store_beside(ledger: str | Path) -> Path | None:
     return Path(f"{Path(ledger).expanduser().resolve()}.answers")
 
 
-def _ready(place: str, path: Path | None) -> sqlite3.Connection:
+_OPEN: weakref.WeakSet[Answers] = weakref.WeakSet()
+_PARENTS: list[sqlite3.Connection] = []
+"""Connections that a fork copied: closing them here would end the parent's locks."""
+
+
+def _after_fork() -> None:
+    for store in list(_OPEN):
+        store.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _ready(path: Path) -> sqlite3.Connection:
     """Return a connection to a store, which is made anew where there is none that can be read."""
     try:
-        return _laid_out(place, path)
+        return _laid_out(str(path), path)
     except sqlite3.Error as error:
-        if path is None or not _is_damage(error):
+        if not _is_damage(error):
             raise
         _remove(path)
-        return _laid_out(place, path)
+        return _laid_out(str(path), path)
 
 
 def _laid_out(place: str, path: Path | None) -> sqlite3.Connection:
@@ -304,6 +341,7 @@ def _laid_out(place: str, path: Path | None) -> sqlite3.Connection:
     try:
         connection.text_factory = _as_text
         connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA journal_mode = TRUNCATE")
         if _layout(connection) == 0:
             connection.execute("BEGIN IMMEDIATE")
             if _layout(connection) == 0:  # nobody was quicker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import threading
@@ -105,6 +106,7 @@ def test_what_was_used_longest_ago_makes_room(
     store: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answers, "MOST_ANSWERS", 3)
+    monkeypatch.setattr(answers, "_RECENT", 0)
     for name in "abc":
         keep(store, name)
     assert store.find("a", "ada") is not None
@@ -152,7 +154,6 @@ def test_an_answer_can_not_be_given_another_name(path: Path) -> None:
         lambda path: path.write_bytes(b""),
         lambda path: path.unlink(),
         lambda path: _execute(path, "DROP TABLE answers"),
-        lambda path: _execute(path, "PRAGMA user_version = 99"),
         lambda path: path.write_bytes(path.read_bytes()[:4096] + b"\xff" * 12000),
     ],
 )
@@ -167,6 +168,31 @@ def test_a_damaged_file_is_an_empty_store(path: Path, damage: object) -> None:
         keep(store, "new")
         store.find("new", "ada")
     assert store.find("new", "ada") == Answer(b"body", seen=True)
+
+
+def test_a_store_of_another_layout_is_replaced(path: Path) -> None:
+    store = Answers(path, charged)
+    keep(store)
+    store.close()
+    _execute(path, "PRAGMA user_version = 99")
+    assert store.find("f", "ada") is None
+    keep(store)
+    assert store.find("f", "ada") is not None
+
+
+def test_a_forked_child_opens_its_own(path: Path) -> None:
+    for store in (Answers(path, charged), Answers(None, charged)):
+        keep(store)
+        store._lock.acquire()  # as if another thread were in it
+        child = os.fork()
+        if child == 0:
+            found = store.find("f", "ada") is not None
+            keep(store, "child")
+            os._exit(int(found != (store._path is not None)))
+        store._lock.release()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert store.find("f", "ada") is not None
+        assert (store.find("child", "ada") is not None) == (store._path is not None)
 
 
 def _execute(path: Path, sql: str) -> None:
@@ -222,4 +248,5 @@ def test_the_file_lies_beside_the_ledger_and_is_its_owners(tmp_path: Path) -> No
     assert place == tmp_path / "x.ledger.answers"
     keep(Answers(place, charged))
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
-    assert [file.name for file in tmp_path.glob("*.answers*")] == ["x.ledger.answers"]
+    names = {file.name for file in tmp_path.glob("*.answers*")}
+    assert names == {"x.ledger.answers", "x.ledger.answers-journal"}
