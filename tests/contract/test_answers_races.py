@@ -59,29 +59,21 @@ def unpaid(schema: Path, told: list[list[Any]]) -> list[str]:
         assert connection._ledger.verify().problems == ()
         paid = Counter(entry.sql for entry in connection.ledger() if entry.spend.epsilon)
         answers = Counter(sql for sql, _ in {(sql, value) for sql, value in told})
-        repeated = [connection.sql(sql) for sql in answers]
-        assert any(result.cost == {} for result in repeated)
         return [sql for sql, count in answers.items() if count > paid[sql]]
 
 
-def test_processes_that_ask_the_same_at_once_tell_what_was_paid(schema: Path) -> None:
-    found = run(schema, "race", 2, 0)
-    assert found["killed"] == 0
-    assert len(found["told"]) == 2 * 11
-    assert unpaid(schema, found["told"]) == []
-
-
-def killed(schema: Path, tries: int) -> None:
-    found = run(schema, "kills", tries, tries)
+def raced(schema: Path, tries: int) -> None:
+    found = run(schema, tries, tries)
     print(f"{found['killed']} processes killed, {len(found['told'])} answers told")  # noqa: T201
-    assert found["killed"] > tries / 2
+    assert tries / 2 <= found["killed"] <= tries
+    assert len(found["told"]) >= tries * 5
     assert unpaid(schema, found["told"]) == []
 
 
-def test_a_killed_process_leaves_no_answer_that_is_not_paid(schema: Path) -> None:
-    killed(schema, 4)
+def test_processes_that_ask_the_same_or_are_killed_tell_what_was_paid(schema: Path) -> None:
+    raced(schema, 1)
 
 
 @pytest.mark.slow
-def test_hundreds_of_killed_processes_leave_no_answer_that_is_not_paid(schema: Path) -> None:
-    killed(schema, 400)
+def test_hundreds_of_them_tell_what_was_paid(schema: Path) -> None:
+    raced(schema, 300)
