@@ -34,6 +34,9 @@ from dp_sql.schema.catalog import Catalog
 from dp_sql.stages import Course, Prepared, Step, costs_of, fresh
 from dp_sql.version import VERSION
 
+MOST_NUMBERS = 200_000
+"""An answer of more keys and numbers isn't kept: writing it down would take longer than asking."""
+
 _FORM = "1"  # of fingerprints: another one makes every answer a new one
 
 
@@ -148,8 +151,10 @@ class Repeats:
             if key is None and (versions := self._versions(parsed, steps)) is not None:
                 key = self._fingerprint(steps, read, versions)
             noisy = self._anew(parsed, steps, read)
-            if key is not None and receipt is not None and self._answers is not None:
-                draws.drawn[key] = noisy
+            if key is None or receipt is None or self._answers is None:
+                return noisy
+            draws.drawn[key] = noisy
+            if sum(map(_numbers, noisy)) <= MOST_NUMBERS:
                 identities = [self._identities[table] for table in parsed.tables]
                 body = to_bytes(noisy)
                 self._answers.keep(key, receipt.query_id, identities, body, self._analyst)
@@ -197,6 +202,13 @@ class Repeats:
             since = f" refreshed {version.time[:10]}" if version.time else ""
             found.append(f"data version {spec.data_version}{since} of {spec.name}")
         return ", ".join(found)
+
+
+def _numbers(released: Released) -> int:
+    """Return how many keys and numbers were released."""
+    columns = sum(len(vector) for vector in released.vectors)
+    columns += sum(len(ranks) for ranks in released.chosen) + len(released.distinct)
+    return len(released.keys) * (1 + columns)
 
 
 def _restored(body: bytes, steps: Sequence[Step]) -> list[Released] | None:

@@ -427,6 +427,17 @@ def test_answers_of_another_ledger_are_none(folder: Path) -> None:
         assert connection.sql(COUNT).cost == {}
 
 
+def test_an_answer_of_too_many_numbers_is_not_kept(
+    people: dp_sql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeats, "MOST_NUMBERS", 9)
+    assert people.sql(CITIES).cost  # three keys, and three numbers each
+    assert people.sql(CITIES).cost
+    monkeypatch.setattr(repeats, "MOST_NUMBERS", 12)
+    assert people.sql(CITIES).cost
+    assert people.sql(CITIES).cost == {}
+
+
 def test_reuse_can_be_switched_off(folder: Path) -> None:
     with connected(folder, reuse=False) as anew:
         assert anew.sql(COUNT).cost
