@@ -46,7 +46,7 @@ def people(tmp_path: Path) -> Iterator[dp_sql.Connection]:
     (tmp_path / "towns.csv").write_text("town\noslo\nrome\n")
     path = tmp_path / "people.yaml"
     path.write_text(SCHEMA, encoding="utf-8")
-    with dp_sql.connect(path, ledger=":memory:") as connection:
+    with dp_sql.connect(path, ledger=":memory:", reuse=False) as connection:
         yield connection
 
 
