@@ -20,12 +20,13 @@ from dp_sql.budget import open_answers, open_ledger
 from dp_sql.budget.record import (
     OWNER,
     Asked,
-    BudgetState,
+    Charge,
     Entry,
     Receipt,
     StatementRecord,
     Status,
 )
+from dp_sql.budget.state import BudgetState
 from dp_sql.cursor import Cursor
 from dp_sql.errors import (
     BudgetExceededError,
@@ -106,11 +107,14 @@ class Connection:
         )
 
     def _register(self) -> dict[str, str]:
-        identities = {}
+        identities, unit, people = {}, self._catalog.unit, None
+        if self._catalog.people is not None:
+            people = unit.name
+            self._ledger.register_people(people, unit, self._catalog.people)
         for name, spec in self._catalog.tables.items():
             if spec.budget is not None:
                 identities[name] = self._engine.identity(name)
-                self._ledger.register(identities[name], spec.name, self._catalog.unit, spec.budget)
+                self._ledger.register(identities[name], spec.name, unit, spec.budget, people)
         return identities
 
     def sql(
@@ -213,7 +217,14 @@ class Connection:
             known = self._repeats.known(prepared, Draws())
         costs = known.prepared.costs
         states = {table: self._state(self._identities[table]) for table in costs}
-        return explanation(known.prepared, self._catalog, states, known.free)
+        own = {} if self._own is None else known.learned
+        tables = self._catalog.tables
+        learned = {
+            table: cost
+            for table, cost in own.items()
+            if (spec := tables[table].budget) is not None and spec.cap and cost != costs.get(table)
+        }
+        return explanation(known.prepared, self._catalog, states, known.free, learned)
 
     def tune(
         self,
@@ -236,7 +247,8 @@ class Connection:
     def budget(self) -> dict[str, BudgetState]:
         """Return the state of each protected table's budget, by its name in the schema.
 
-        An analyst is told how many more of his or her own last statement fit, the owner of anybody's.
+        An analyst is told of his or her own part of the budget, and how many more of his or her own
+        last statement fit; the owner of everybody's.
         """
         self._open()
         return {
@@ -396,10 +408,15 @@ class Connection:
         """
         paid = []
         for query, known in asked:
-            owed: dict[str, Cost] = {}
+            owed: dict[str, Charge] = {}
             for table in known.listed:
-                identity, cost = self._identities[table], known.prepared.costs.get(table, FREE)
-                owed[identity] = owed.get(identity, FREE).then(cost)
+                identity = self._identities[table]
+                cost = known.prepared.costs.get(table, FREE)
+                learned = known.learned.get(table, FREE)
+                if identity in owed:
+                    before = owed[identity]
+                    cost, learned = before.cost.then(cost), before.of_analyst.cost.then(learned)
+                owed[identity] = Charge(cost, learned=learned)
             if owed:
                 paid.append((StatementRecord(uuid.uuid4().hex, self._analyst, query), owed))
         receipts = iter(self._ledger.reserve_all(paid) if paid else ())

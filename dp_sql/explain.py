@@ -31,13 +31,13 @@ from dp_sql.plan.release import (
 from dp_sql.plan.sampled import Sampled
 from dp_sql.privacy.amount import show
 from dp_sql.privacy.contribution import Change
-from dp_sql.privacy.cost import FREE
+from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema.catalog import Catalog, ChoiceKind
 from dp_sql.stages import Prepared, Step
 
 if TYPE_CHECKING:
-    from dp_sql.budget.record import BudgetState
+    from dp_sql.budget.state import BudgetState
 
 _FALSE_POSITIVES = Fraction(1, 20)
 
@@ -47,10 +47,12 @@ def explanation(
     catalog: Catalog,
     states: Mapping[str, BudgetState],
     free: Mapping[str, str],
+    learned: Mapping[str, Cost],
 ) -> str:
     """Return the explanation of a prepared statement.
 
-    states: by lower-cased table name. free: why a release costs nothing, by its name.
+    states: by lower-cased table name. free: why a release costs nothing, by its name. learned: what counts
+    against the analyst's own part of a table's budget, where that isn't the cost.
     """
     lines = [f"Note: {note}" for note in prepared.query.notes]
     if not prepared.steps:
@@ -82,6 +84,12 @@ def explanation(
             "it was released before" if free else "the answer depends on nothing that is protected"
         )
         lines.append(f"Cost: none, {why}.")
+    for table, cost in learned.items():
+        lines.append(
+            f"Of your own part of {catalog.tables[table].name}: epsilon {show(cost.epsilon)}"
+            + (f", delta {show(cost.delta)}" if cost.delta else "")
+            + ", since you are shown it for the first time"
+        )
     if prepared.costs:
         epsilon = max(c.epsilon for c in prepared.costs.values())
         delta = max(c.delta for c in prepared.costs.values())

@@ -9,7 +9,7 @@ import sqlite3
 
 from dp_sql.errors import LedgerError
 
-VERSION = 2
+VERSION = 3
 """The layout below. Earlier ones are upgraded, later ones refused."""
 
 _FIRST = (
@@ -98,10 +98,64 @@ _SECOND = (
     """,
 )
 
+# A table has terms where its budget is more than one sum for all time and everybody. Its digest
+# covers them, so an earlier dp_sql, which doesn't know of them, can't charge such a table.
+# `part` is 'every' (charges to every block), 'block', or 'peak' (the most that any block has).
+_THIRD = (
+    """
+    CREATE TABLE terms (
+        identity TEXT NOT NULL PRIMARY KEY REFERENCES tables (identity),
+        renew TEXT NOT NULL,
+        blocks TEXT,
+        cap_epsilon TEXT,
+        cap_delta TEXT,
+        cap_selection_delta TEXT,
+        cap_alpha TEXT,
+        people TEXT
+    )
+    """,
+    """
+    CREATE TABLE scopes (
+        entry INTEGER NOT NULL PRIMARY KEY REFERENCES entries (id),
+        period TEXT NOT NULL,
+        blocks TEXT,
+        cap TEXT
+    )
+    """,
+    """
+    CREATE TABLE cap_raises (
+        raise INTEGER NOT NULL PRIMARY KEY REFERENCES raises (id),
+        cap_epsilon TEXT NOT NULL,
+        cap_delta TEXT NOT NULL,
+        cap_selection_delta TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE accounts (
+        identity TEXT NOT NULL REFERENCES tables (identity),
+        analyst TEXT NOT NULL,
+        period TEXT NOT NULL,
+        part TEXT NOT NULL CHECK (part IN ('every', 'peak', 'block')),
+        block TEXT NOT NULL,
+        entries INTEGER NOT NULL,
+        pure TEXT NOT NULL,
+        rdp TEXT NOT NULL,
+        selection_delta TEXT NOT NULL,
+        epsilon TEXT NOT NULL,
+        delta TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        PRIMARY KEY (identity, analyst, period, part, block)
+    )
+    """,
+)
+
+_LATER = {1: (*_SECOND, *_THIRD), 2: _THIRD}
+"""What each earlier version lacks."""
+
 
 def create(connection: sqlite3.Connection) -> None:
     """Make the tables of an empty ledger."""
-    for statement in (*_FIRST, *_SECOND):
+    for statement in (*_FIRST, *_SECOND, *_THIRD):
         connection.execute(statement)
     connection.execute("INSERT INTO schema_version VALUES (?)", (VERSION,))
 
@@ -115,8 +169,9 @@ def upgrade(connection: sqlite3.Connection) -> None:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if _version(connection) != VERSION:  # nobody was quicker
-            for statement in _SECOND:
+        found = _version(connection)
+        if found != VERSION:  # nobody was quicker
+            for statement in _LATER[found]:
                 connection.execute(statement)
             connection.execute("UPDATE schema_version SET version = ?", (VERSION,))
         connection.commit()
@@ -128,7 +183,7 @@ def upgrade(connection: sqlite3.Connection) -> None:
 def _version(connection: sqlite3.Connection) -> int:
     """Return the version of the layout, or raise LedgerError where this module doesn't know it."""
     found = [row[0] for row in connection.execute("SELECT version FROM schema_version")]
-    if len(found) == 1 and found[0] in (1, VERSION):
+    if len(found) == 1 and found[0] in (*_LATER, VERSION):
         return int(found[0])
     shown = found[0] if len(found) == 1 else "none"
     raise LedgerError(

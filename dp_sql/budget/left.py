@@ -7,6 +7,7 @@ are public: no message depends on the data or on who asks.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
@@ -98,24 +99,62 @@ def largest_epsilon(rule: Filter, spent: Spend, cost: Cost) -> Fraction | None:
     return math.floor(low * step / digit) * digit
 
 
-def refusal(table: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExceededError:
-    """Return the error for a statement that costs `cost` and doesn't fit `table`.
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An account that has no room. account: as it stands in a sentence. cost: what was asked of it.
 
-    It names the rule that has no room, what is asked and what is left.
+    shared: whether the cost is the sum of several tables' and not what the statement asked of one.
+    """
+
+    account: str
+    rule: Filter
+    spent: Spend
+    cost: Cost
+    shared: bool = False
+
+
+def tightest(refused: Sequence[Refused]) -> Refused:
+    """Return the one of some refusals of one account that leaves the least."""
+    by_spent = {(one.spent, one.cost.epsilon): one for one in reversed(refused)}
+    if len(by_spent) == 1:
+        return refused[0]
+    return min(by_spent.values(), key=lambda o: largest_epsilon(o.rule, o.spent, o.cost) or 0)
+
+
+def refusal_of_all(refused: Sequence[Refused]) -> BudgetExceededError:
+    """Return the error for a statement that some accounts have no room for; its hint suits them all."""
+    errors = [refusal(one.account, one.rule, one.spent, one.cost) for one in refused]
+    message = " ".join(error.message for error in errors)
+    if any(error.hint is None for error in errors):
+        return BudgetExceededError(message)
+    fitting = [largest_epsilon(one.rule, one.spent, one.cost) for one in refused]
+    numbers = [epsilon for epsilon in fitting if epsilon is not None]
+    if len(numbers) < len(fitting):
+        return BudgetExceededError(message, hint=errors[fitting.index(None)].hint)
+    if any(one.shared for one in refused):
+        return BudgetExceededError(message, hint="a smaller epsilon: the cost to each table counts")
+    return BudgetExceededError(message, hint=errors[fitting.index(min(numbers))].hint)
+
+
+def refusal(account: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExceededError:
+    """Return the error for a statement that costs `cost` and doesn't fit an account.
+
+    account: what has no room, as it stands in a sentence ("`orders`"). The error names the
+    rule that has no room, what is asked and what is left.
     """
     asked = price(rule, cost)
     after = spent + asked
     for (limit,) in (part for part in limits(rule) if len(part) == 1):
         if limit.rule in _DELTAS and not limit.holds(after):
-            return _delta_refusal(table, _share(limit, asked), _share(limit, spent))
+            return _delta_refusal(account, _share(limit, asked), _share(limit, spent))
     if rule.kind is AccountantKind.PURE and after.pure is None:
         return BudgetExceededError(
-            f"`{table}` is guarded by the accountant `pure`, which has no room for Gaussian noise: "
+            f"{account} is guarded by the accountant `pure`, which has no room for Gaussian noise: "
             "no finite epsilon bounds it.",
             hint="ask with delta = 0, which chooses Laplace noise",
         )
     by_rule = {share.rule: share for share in shares(rule, spent)}
-    what = f"Asked epsilon {show_up(cost.epsilon)} of `{table}`"
+    what = f"Asked epsilon {show_up(cost.epsilon)} of {account}"
     if "epsilon" in by_rule:
         left = by_rule["epsilon"]
         message = (
@@ -135,9 +174,9 @@ def refusal(table: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExceede
     return BudgetExceededError(message, hint="a smaller epsilon")
 
 
-def _delta_refusal(table: str, asked: Share, left: Share) -> BudgetExceededError:
+def _delta_refusal(account: str, asked: Share, left: Share) -> BudgetExceededError:
     return BudgetExceededError(
-        f"Asked {show_up(asked.spent or Fraction(0))} of {_DELTAS[left.rule]} of `{table}`; "
+        f"Asked {show_up(asked.spent or Fraction(0))} of {_DELTAS[left.rule]} of {account}; "
         f"{show_down(left.left)} of {show_down(left.budget)} is left.",
         hint="a smaller delta, or keys whose values the schema lists: they need no delta",
     )

@@ -6,27 +6,35 @@ connection of `store`, and raises LedgerError for a row that no ledger would hol
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from heapq import merge
 from typing import Any
 
 from dp_sql.budget.accountant import NOTHING, Spend
+from dp_sql.budget.damage import readable
+from dp_sql.budget.lines import Sums
 from dp_sql.budget.record import (
+    AMOUNTS,
     GENESIS,
     Asked,
     Entry,
     Raise,
     Registration,
+    Scope,
     StatementRecord,
     Status,
     adjacency_text,
+    cap_from_texts,
+    cap_texts,
     digest,
     fraction_from_text,
     fraction_text,
+    scope_from_texts,
+    scope_texts,
     spend_from_texts,
     spend_texts,
     text,
@@ -35,18 +43,22 @@ from dp_sql.budget.record import (
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import LedgerError
 from dp_sql.privacy.event_json import events_from_json, events_to_json
-from dp_sql.schema.catalog import AccountantKind, BudgetSpec
-
-_AMOUNTS = ("pure", "rdp", "selection_delta", "epsilon", "delta")
+from dp_sql.schema.catalog import AccountantKind, BudgetSpec, Cap, Renew
 
 _TABLE = (
     "identity name level adjacency group_size unit accountant epsilon delta selection_delta alpha "
     "registered_at digest"
 ).split()
+_CAP = ("cap_epsilon", "cap_delta", "cap_selection_delta")
+_TERMS = ("renew", "blocks", *_CAP, "cap_alpha", "people")
+_SCOPE = ("period", "blocks", "cap")
+NO_TERMS: dict[str, str | None] = dict.fromkeys(_TERMS)
+"""What `registration_row` has of a table that is one account, besides what all tables have."""
+
 _STATEMENT = ("query_id", "time", "analyst", "status", "sql_hash", "sql")
-_ENTRY = ("id", "statement", "identity", *_AMOUNTS, "events", "previous", "hash")
+_ENTRY = ("id", "statement", "identity", *AMOUNTS, "events", "previous", "hash")
 _ALL = Asked()
-_TOTALS = ("identity", "entries", *_AMOUNTS, "digest")
+_TOTALS = ("identity", "entries", *AMOUNTS, "digest")
 
 
 def _listed(columns: Iterable[str], form: str = "{}") -> str:
@@ -57,25 +69,26 @@ def _insert(table: str, columns: Iterable[str]) -> str:
     return f"INSERT INTO {table} ({_listed(columns)}) VALUES ({_listed(columns, ':{}')})"
 
 
-_RAISE = (
-    "id",
-    "time",
-    "identity",
-    "epsilon",
-    "delta",
-    "selection_delta",
-    "reason",
-    "previous",
-    "hash",
-)
+_RAISE = ("id", "time", "identity", "epsilon", "delta", "selection_delta", "reason")
+_RAISED = (*_RAISE, "previous", "hash")
 _LAST = "SELECT * FROM (SELECT id, hash FROM {} ORDER BY id DESC LIMIT 1)"
 _HEAD = f"{_LAST.format('entries')} UNION ALL {_LAST.format('raises')} ORDER BY id DESC LIMIT 1"
-_ADD_RAISE = _insert("raises", _RAISE)
-_RAISES = f"SELECT {_listed(_RAISE)} FROM raises ORDER BY id"
-_LAST_RAISE = f"SELECT {_listed(_RAISE)} FROM raises WHERE identity = ? ORDER BY id DESC LIMIT 1"
-_REGISTRATION = f"SELECT {_listed(_TABLE)} FROM tables WHERE identity = ?"
-_REGISTRATIONS = f"SELECT {_listed(_TABLE)} FROM tables ORDER BY name, identity"
+_ADD_RAISE = _insert("raises", _RAISED)
+_ADD_CAP_RAISE = _insert("cap_raises", ("raise", *_CAP))
+_ALL_RAISES = (
+    f"SELECT {_listed(_RAISED, 'r.{}')}, {_listed(_CAP, 'c.{}')} "
+    "FROM raises AS r LEFT JOIN cap_raises AS c ON c.raise = r.id"
+)
+_RAISES = f"{_ALL_RAISES} ORDER BY r.id"
+_LAST_RAISE = f"{_ALL_RAISES} WHERE r.identity = ? ORDER BY r.id DESC LIMIT 1"
+_TABLES = (
+    f"SELECT {_listed(_TABLE, 't.{}')}, {_listed(_TERMS, 'x.{}')} "
+    "FROM tables AS t LEFT JOIN terms AS x ON x.identity = t.identity"
+)
+_REGISTRATION = f"{_TABLES} WHERE t.identity = ?"
+_REGISTRATIONS = f"{_TABLES} ORDER BY t.name, t.identity"
 _ADD_REGISTRATION = _insert("tables", _TABLE)
+_ADD_TERMS = _insert("terms", ("identity", *_TERMS))
 _SUMS = f"SELECT {_listed(_TOTALS)} FROM sums WHERE identity = ?"
 _WITH_SUMS = "SELECT identity FROM sums ORDER BY identity"
 _ADD_SUMS = _insert("sums", _TOTALS)
@@ -83,9 +96,11 @@ _SET_SUMS = f"UPDATE sums SET {_listed(_TOTALS[1:], '{0} = :{0}')} WHERE identit
 _ADD_STATEMENT = f"{_insert('statements', _STATEMENT)} RETURNING id"
 _SET_STATUS = "UPDATE statements SET status = ? WHERE id = ? AND query_id = ? AND status = ?"
 _ADD_ENTRY = _insert("entries", _ENTRY)
+_ADD_SCOPE = _insert("scopes", ("entry", *_SCOPE))
 _PAGE = (
-    f"SELECT {_listed(_ENTRY, 'e.{}')}, {_listed(_STATEMENT, 's.{}')} "
+    f"SELECT {_listed(_ENTRY, 'e.{}')}, {_listed(_STATEMENT, 's.{}')}, {_listed(_SCOPE, 'x.{}')} "
     "FROM entries AS e LEFT JOIN statements AS s ON e.statement = s.id "
+    "LEFT JOIN scopes AS x ON x.entry = e.id "
     "WHERE e.id > :after{} ORDER BY e.id LIMIT 500"
 )
 _CONDITIONS = {
@@ -94,26 +109,6 @@ _CONDITIONS = {
     "since": "s.time >= :since",
     "until": "s.time < :until",
 }
-_LAST_OF_TABLE = (
-    f"SELECT {_listed(_ENTRY)} FROM entries WHERE identity = ? AND epsilon <> '0' "
-    "ORDER BY id DESC LIMIT 1"
-)
-_LAST_OF_ANALYST = (
-    f"SELECT {_listed(_ENTRY, 'e.{}')} FROM statements AS s JOIN entries AS e ON e.statement = s.id "
-    "WHERE s.analyst = ? AND e.identity = ? AND e.epsilon <> '0' ORDER BY s.id DESC LIMIT 1"
-)
-_CHARGED = (
-    "SELECT e.identity FROM statements AS s JOIN entries AS e ON e.statement = s.id "
-    "WHERE s.query_id = ? AND e.epsilon <> '0'"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """What a table has spent, in how many entries."""
-
-    entries: int
-    spent: Spend
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +132,10 @@ class RaiseLink:
 
 def add_registration(connection: sqlite3.Connection, registration: Registration) -> None:
     """Store a new table that has spent nothing."""
-    connection.execute(_ADD_REGISTRATION, registration_row(registration))
+    row = registration_row(registration)
+    connection.execute(_ADD_REGISTRATION, {column: row[column] for column in _TABLE})
+    if row["renew"] is not None:
+        connection.execute(_ADD_TERMS, {column: row[column] for column in ("identity", *_TERMS)})
     connection.execute(_ADD_SUMS, _sums_row(registration.identity, Sums(0, NOTHING)))
 
 
@@ -164,15 +162,24 @@ def add_raise(connection: sqlite3.Connection, known: Registration, entry: Raise,
         "hash": raise_digest(entry, known.digest, last),
     }
     connection.execute(_ADD_RAISE, row)
+    if entry.cap is not None:
+        connection.execute(_ADD_CAP_RAISE, {"raise": entry.number, **cap_row(entry.cap)})
 
 
 def raise_digest(entry: Raise, registered: str, previous: str) -> str:
     """Return the digest of a raise. registered: that of its table's registration."""
     amounts = amount_texts(entry).values()
     number = str(entry.number)
+    cap = () if entry.cap is None else cap_texts(entry.cap)
     return digest(
-        previous, "raise", number, entry.time, entry.identity, registered, *amounts, entry.reason
+        *(previous, "raise", number, entry.time, entry.identity, registered, *amounts),
+        *(entry.reason, *cap),
     )
+
+
+def cap_row(cap: Cap | None) -> dict[str, str | None]:
+    """Return the amounts of a cap by their columns, each None where there is no cap."""
+    return dict(zip(_CAP, (None, None, None) if cap is None else cap_texts(cap), strict=True))
 
 
 def amount_texts(budget: BudgetSpec | Raise) -> dict[str, str]:
@@ -247,13 +254,22 @@ def add_entry(connection: sqlite3.Connection, entry: Entry, registered: str, pre
         "id": entry.number,
         "statement": entry.statement,
         "identity": entry.identity,
-        **dict(zip(_AMOUNTS, spend_texts(entry.spend), strict=True)),
+        **dict(zip(AMOUNTS, spend_texts(entry.spend), strict=True)),
         "events": events_to_json(entry.events),
         "previous": previous,
         "hash": chained,
     }
     connection.execute(_ADD_ENTRY, row)
+    if entry.scope is not None:
+        connection.execute(_ADD_SCOPE, {"entry": entry.number, **scope_row(entry.scope)})
     return chained
+
+
+def scope_row(scope: Scope | None) -> dict[str, str | None]:
+    """Return the parts of a scope by their columns, each None where there is none."""
+    return dict(
+        zip(_SCOPE, (None, None, None) if scope is None else scope_texts(scope), strict=True)
+    )
 
 
 def entry_digest(entry: Entry, sql_hash: str, registered: str, previous: str) -> str:
@@ -262,26 +278,10 @@ def entry_digest(entry: Entry, sql_hash: str, registered: str, previous: str) ->
     statement = (entry.query_id, entry.time, entry.analyst, sql_hash)
     amounts = spend_texts(entry.spend)
     events = events_to_json(entry.events)
-    return digest(previous, *numbers, *statement, entry.identity, registered, *amounts, events)
-
-
-def last_spend(
-    connection: sqlite3.Connection, identity: str, analyst: str | None = None
-) -> Spend | None:
-    """Return what the last statement that cost a table anything did, anybody's or an analyst's; or None."""
-    if analyst is None:
-        row = connection.execute(_LAST_OF_TABLE, (identity,)).fetchone()
-    else:
-        row = connection.execute(_LAST_OF_ANALYST, (analyst, identity)).fetchone()
-    if row is None:
-        return None
-    with readable(f"entry {row['id']}"):
-        return _spend(row)
-
-
-def charged(connection: sqlite3.Connection, query_id: str) -> frozenset[str]:
-    """Return the identities of the tables that a statement cost something, none for an unknown one."""
-    return frozenset(row[0] for row in connection.execute(_CHARGED, (query_id,)))
+    scope = () if entry.scope is None else map(json.dumps, scope_texts(entry.scope))
+    return digest(
+        previous, *numbers, *statement, entry.identity, registered, *amounts, events, *scope
+    )
 
 
 def page(connection: sqlite3.Connection, after: int, asked: Asked = _ALL) -> list[Link]:
@@ -318,20 +318,10 @@ def _links(connection: sqlite3.Connection) -> Iterator[Link]:
         after = links[-1].entry.number
 
 
-@contextmanager
-def readable(what: str) -> Iterator[None]:
-    """Turn the error about a stored value, or one that is missing, into a LedgerError naming `what`."""
-    try:
-        yield
-    except (ValueError, TypeError, LookupError):
-        message = f"The ledger is damaged: {what} can't be read."
-        raise LedgerError(message, hint="a backup of the ledger") from None
-
-
 def registered(row: Any) -> Registration:
     """Return what a row of `tables` says, by its columns' names; LedgerError where it is damaged."""
     with readable(f"the registration of {row['identity']!r}"):
-        return _registration_of(*(row[column] for column in _TABLE))
+        return _registration_of(*(row[column] for column in (*_TABLE, *_TERMS)))
 
 
 def registration_row(known: Registration) -> dict[str, object]:
@@ -349,6 +339,21 @@ def registration_row(known: Registration) -> dict[str, object]:
         "alpha": None if known.alpha is None else repr(known.alpha),
         "registered_at": known.registered_at,
         "digest": known.digest,
+        **_terms_row(known),
+    }
+
+
+def _terms_row(known: Registration) -> dict[str, str | None]:
+    """Return the terms of a table by their columns, each None where it has none."""
+    if not known.has_terms and known.people is None:
+        return NO_TERMS
+    spec = known.spec
+    return {
+        "renew": spec.renew.value,
+        "blocks": spec.blocks,
+        **cap_row(spec.cap),
+        "cap_alpha": None if known.cap_alpha is None else repr(known.cap_alpha),
+        "people": known.people,
     }
 
 
@@ -374,6 +379,7 @@ def raise_link_of(row: Any) -> RaiseLink:
         fraction_from_text(row["delta"]),
         fraction_from_text(row["selection_delta"]),
         text(row["reason"]),
+        cap_from_texts(row[column] for column in _CAP),
     )
     return RaiseLink(entry, text(row["previous"]), text(row["hash"]))
 
@@ -393,21 +399,44 @@ def _registration_of(
     alpha: str | None,
     registered_at: str,
     stored: str,
+    renew: str | None,
+    blocks: str | None,
+    cap_epsilon: str | None,
+    cap_delta: str | None,
+    cap_selection_delta: str | None,
+    cap_alpha: str | None,
+    people: str | None,
 ) -> Registration:
     """Return what a row of `tables` says. Raises ValueError or TypeError where it is damaged."""
     protected = unit_from_texts(level, adjacency, group_size, unit)
     amounts = fraction_from_text(epsilon), fraction_from_text(delta)
     kind, selected = AccountantKind(accountant), fraction_from_text(selection_delta)
-    order = None if alpha is None else float(alpha)
-    spec = BudgetSpec(*amounts, kind, selected)
-    found = Registration(identity, name, protected, spec, order, registered_at)
-    if stored != found.digest or alpha not in (None, repr(order)):
+    renewed = Renew.NEVER if renew is None else Renew(renew)
+    cap = cap_from_texts((cap_epsilon, cap_delta, cap_selection_delta))
+    spec = BudgetSpec(*amounts, kind, selected, renewed, blocks, cap)
+    order, cap_order = _order(alpha), _order(cap_alpha)
+    found = Registration(
+        *(identity, name, protected, spec, order, registered_at),
+        cap_alpha=cap_order,
+        people=people,
+    )
+    if stored != found.digest:
         raise ValueError("wrong digest")
     return found
 
 
+def _order(stored: str | None) -> float | None:
+    """Return the order of a filter. Raises ValueError for one that is stored otherwise than written."""
+    if stored is None:
+        return None
+    order = float(stored)
+    if repr(order) != stored:
+        raise ValueError("an order of a ledger is stored as it is written")
+    return order
+
+
 def _sums_row(identity: str, totals: Sums) -> dict[str, object]:
-    amounts = dict(zip(_AMOUNTS, spend_texts(totals.spent), strict=True))
+    amounts = dict(zip(AMOUNTS, spend_texts(totals.spent), strict=True))
     check = _sums_digest(identity, totals)
     return {"identity": identity, "entries": totals.entries, **amounts, "digest": check}
 
@@ -417,7 +446,12 @@ def _sums_digest(identity: str, totals: Sums) -> str:
 
 
 def _spend(row: Any) -> Spend:
-    return spend_from_texts(row[amount] for amount in _AMOUNTS)
+    return spend_from_texts(row[amount] for amount in AMOUNTS)
+
+
+def scope_of(row: Any) -> Scope | None:
+    """Return the scope in a row, by its columns' names; ValueError or TypeError for a damaged one."""
+    return None if row["period"] is None else scope_from_texts(*(row[part] for part in _SCOPE))
 
 
 def link_of(row: Any) -> Link:
@@ -433,6 +467,7 @@ def link_of(row: Any) -> Link:
         text(row["identity"]),
         _spend(row),
         events_from_json(text(row["events"])),
+        scope_of(row),
     )
     if events_to_json(entry.events) != row["events"]:
         raise ValueError("events are stored as they are written")

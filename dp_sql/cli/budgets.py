@@ -8,6 +8,7 @@ from pathlib import Path
 from dp_sql.budget import open_ledger
 from dp_sql.budget.ledger import Ledger
 from dp_sql.budget.raising import budget_words
+from dp_sql.budget.record import people_identity
 from dp_sql.cli.describe import budget_text
 from dp_sql.cli.ledgers import Where, opened
 from dp_sql.cli.values import visible
@@ -38,27 +39,48 @@ def budgets_text(where: Where, analyst: str | None) -> str:
                     lines += _standing(ledger, identity, spec.budget, analyst)
                 else:
                     lines.append(f"  not registered yet; declared: {budget_text(spec.budget)}")
+        if catalog.people is not None:
+            over_all = people_identity(catalog.unit.name)
+            lines.append(f"each {catalog.unit.name}, over all tables")
+            if over_all in known:
+                lines += _standing(ledger, over_all, catalog.people, analyst)
+            else:
+                lines.append(f"  not registered yet; declared: {budget_text(catalog.people)}")
     return "".join(f"{line}\n" for line in lines)
 
 
 def raise_budget(where: Where, table: str, by: str, reason: str) -> str:
-    """Raise the budget of a table to what the schema declares, and return what happened.
+    """Raise the budget of a table, or of the unit, to what the schema declares; return what happened.
 
     Raises ParameterError for a table that has no budget, LedgerError where it isn't registered or
     it is no raise of the owner.
     """
     catalog = load(where.file, database=where.database)
-    spec, budget = catalog.protected(table)
+    name, identity, wanted = _declared(where, catalog, table)
     if not reason.isprintable():
         raise ParameterError("a reason is one line of text.", hint='--reason "a new consent"')
-    identity = identity_of(where, catalog, ascii_lower(spec.name))
     with opened(where) as ledger:
-        before = ledger.raise_budget(identity, budget, by, reason)
+        before = ledger.raise_budget(identity, wanted, by, reason)
         lines = ledger.state(identity).lines()
     return (
-        f"{spec.name}: raised from {budget_words(before.budget)}\n"
-        f"  to {budget_words(budget)}, for good: what is promised of the answers before, too\n"
+        f"{name}: raised from {budget_words(before.budget)}\n"
+        f"  to {budget_words(wanted)}, for good: what is promised of the answers before, too\n"
         + "".join(f"  {line}\n" for line in lines[2:])
+    )
+
+
+def _declared(where: Where, catalog: Catalog, name: str) -> tuple[str, str, BudgetSpec]:
+    """Return name, identity and declared budget of a table, or of the unit over all tables."""
+    spec = catalog.table(name)
+    if spec is not None and spec.budget is not None:
+        return spec.name, identity_of(where, catalog, ascii_lower(spec.name)), spec.budget
+    unit = catalog.unit.name
+    if catalog.people is not None and name == unit:
+        return unit, people_identity(unit), catalog.people
+    names = [t.name for t in catalog.tables.values() if t.budget is not None]
+    names += [unit] if catalog.people is not None else []
+    raise ParameterError(
+        f"there is no protected table {name!r}.", hint=f"one of {', '.join(names)}"
     )
 
 
@@ -70,10 +92,11 @@ def _standing(
     lines = list(state.lines())
     for raised in ledger.raises():
         if raised.identity == identity:
+            cap = "" if raised.cap is None else f", per analyst epsilon {show(raised.cap.epsilon)}"
             why = f": {raised.reason}" if raised.reason else ""
             lines.append(
                 f"{raised.time[:10]} raised to epsilon {show(raised.epsilon)}, "
-                f"delta {show(raised.delta)}{why}"
+                f"delta {show(raised.delta)}{cap}{why}"
             )
     if state.registration.budget != declared:
         lines.append(f"the schema declares another: {budget_words(declared)}")

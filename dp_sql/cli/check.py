@@ -10,12 +10,14 @@ from pathlib import Path
 
 from dp_sql.budget import open_ledger
 from dp_sql.budget.ledger import Ledger
+from dp_sql.budget.record import people_identity
 from dp_sql.cli.describe import budget_text, is_owner, owner_text
 from dp_sql.cli.failures import message_of
 from dp_sql.connection import ledger_place
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import DPSQLError, SchemaError
 from dp_sql.executor.duckdb_engine import DuckDBEngine
+from dp_sql.privacy.unit import PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec, Catalog, TableSpec
 from dp_sql.schema.loader import load
 from dp_sql.schema.undecided import Undecided, undecided
@@ -66,6 +68,12 @@ def check_schema(
     with ExitStack() as stack:
         found, opened = _ledger(place, stack)
         findings = [("ledger", [found])]
+        if catalog.people is not None:
+            about = [] if opened is None else [_people(opened, catalog.unit, catalog.people)]
+            head = (
+                f"each {catalog.unit.name}, over all tables, budget: {budget_text(catalog.people)}"
+            )
+            findings.append((head, about))
         for name, spec in catalog.tables.items():
             alone = replace(catalog, tables={name: spec})
             about = [*_table(alone, name, spec, opened, database, data_dir), *_missing(spec)]
@@ -183,7 +191,21 @@ def _registration(
     try:
         if all(known.identity != identity for known in ledger.registrations()):
             return _Finding("not registered yet; the first connection does it")
-        ledger.register(identity, name, catalog.unit, budget)  # known: this only compares
+        people = None if catalog.people is None else catalog.unit.name
+        ledger.register(identity, name, catalog.unit, budget, people)  # known: this only compares
+        left = ledger.state(identity).lines()
+    except DPSQLError as error:
+        return _Finding(message_of(error), error=True)
+    return _Finding("registered; " + "; ".join(left))
+
+
+def _people(ledger: Ledger, unit: PrivacyUnit, budget: BudgetSpec) -> _Finding:
+    """Return whether the ledger knows the budget over all tables as it is declared."""
+    identity = people_identity(unit.name)
+    try:
+        if all(known.identity != identity for known in ledger.registrations()):
+            return _Finding("not registered yet; the first connection does it")
+        ledger.register_people(unit.name, unit, budget)  # known: this only compares
         left = ledger.state(identity).lines()
     except DPSQLError as error:
         return _Finding(message_of(error), error=True)

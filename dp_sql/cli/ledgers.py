@@ -97,7 +97,7 @@ def entries_text(
         if analyst in (None, OWNER):
             found += [entry for entry in ledger.raises() if _within(entry, asked)]
     found.sort(key=lambda entry: entry.number)
-    rows = [_row(entry, known[entry.identity].name) for entry in found]
+    rows = [_row(entry, _place(entry, known[entry.identity])) for entry in found]
     statements = len({entry.statement for entry in found if isinstance(entry, Entry)})
     counted = f"{statements} statement{'' if statements == 1 else 's'}"
     return (table(_COLUMNS, rows, _NUMERIC, width) if rows else "") + f"{counted}.\n"
@@ -165,6 +165,21 @@ def _identity(known: dict[str, Registration], name: str) -> str:
         f"the ledger knows no table {name!r}.",
         hint="one of " + (", ".join(table.name for table in known.values()) or "none"),
     )
+
+
+def _place(entry: Entry | Raise, known: Registration) -> str:
+    """Return what was charged: a table, its period, and of its blocks the first and the last."""
+    if known.is_of_people:
+        return f"each {known.name}"
+    scope = entry.scope if isinstance(entry, Entry) else None
+    words = [known.name]
+    if scope is not None and scope.period:
+        words.append(scope.period)
+    if scope is not None and scope.blocks is not None:
+        blocks = sorted(scope.blocks)
+        many = f" to {blocks[-1]} ({len(blocks)})" if len(blocks) > 1 else ""
+        words.append(f"{known.spec.blocks} {blocks[0]}{many}" if blocks else "no block")
+    return ", ".join(words)
 
 
 def _within(entry: Raise, asked: Asked) -> bool:

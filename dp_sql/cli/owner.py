@@ -26,11 +26,13 @@ def add_budget(parser: argparse.ArgumentParser, places: Callable[[Any], None]) -
     command = _commands(parser)
     show = command("show", "say what is registered, used and left of each table's budget")
     places(show)
-    show.add_argument("--analyst", metavar="NAME", help="whose last statement is looked at")
+    show.add_argument(
+        "--analyst", metavar="NAME", help="whose part and last statement are looked at"
+    )
     show.set_defaults(run=_budget_show)
     more = command("raise", "raise a table's budget, for good, to what SCHEMA declares now")
     places(more)
-    more.add_argument("table", metavar="TABLE", help="a protected table")
+    more.add_argument("table", metavar="TABLE", help="a protected table, or the unit")
     more.add_argument("--reason", metavar="TEXT", default="", help="why, for the ledger")
     more.add_argument("--analyst", metavar="NAME", help="who asks, if not the owner: refused")
     more.set_defaults(run=_budget_raise)

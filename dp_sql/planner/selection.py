@@ -125,6 +125,8 @@ def _hindrance(rule: KeyRule, release: Release, catalog: Catalog, limits: Limits
 def gaussian_allowed(tables: tuple[str, ...], catalog: Catalog) -> bool:
     """Return whether a release of these tables may have Gaussian noise."""
     budgets = [catalog.tables[t].budget for t in tables]
+    if catalog.people is not None:
+        budgets.append(catalog.people)
     allowed = "gaussian" in catalog.mechanisms.noise
     return allowed and all(
         b is not None and b.accountant is not AccountantKind.PURE for b in budgets

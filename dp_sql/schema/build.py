@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from dp_sql.privacy.unit import Level
 from dp_sql.schema import models
-from dp_sql.schema.budgets import budget_spec, limits_spec, privacy_defaults
+from dp_sql.schema.budgets import budget_spec, limits_spec, people_spec, privacy_defaults
 from dp_sql.schema.catalog import (
     Catalog,
     ChoiceKind,
@@ -52,6 +52,7 @@ def build(
         database=where_data_are,
         unit=privacy_unit(document, model, tables),
         defaults=privacy_defaults(document, model.privacy),
+        people=people_spec(document, model.privacy),
         tables=MappingProxyType(tables),
         ledger=model.ledger,
         sampler=model.sampler,

@@ -56,18 +56,50 @@ class AccountantKind(StrEnum):
     RENYI = "renyi"
 
 
+class Renew(StrEnum):
+    """How often a table's budget begins anew, by the calendar in UTC."""
+
+    NEVER = "never"
+    DAILY = "daily"
+    WEEKLY = "weekly"
+    MONTHLY = "monthly"
+    YEARLY = "yearly"
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """What each named analyst may spend of a table. selection_delta: as BudgetSpec has it."""
+
+    epsilon: Fraction
+    delta: Fraction
+    selection_delta: Fraction
+
+
 @dataclass(frozen=True, slots=True)
 class BudgetSpec:
     """A table's budget.
 
     selection_delta: the part of delta that key selection and local sensitivity may spend; under
     `advanced`, what all deltas of statements may add up to, those of Gaussian noise too.
+    renew: all amounts are those of one period. blocks: the column whose values have these amounts
+    each, in lower case, or None. cap: below the amounts; None where all analysts share them.
     """
 
     epsilon: Fraction
     delta: Fraction
     accountant: AccountantKind
     selection_delta: Fraction
+    renew: Renew = Renew.NEVER
+    blocks: str | None = None
+    cap: Cap | None = None
+
+    @property
+    def of_analyst(self) -> BudgetSpec | None:
+        """The budget of one named analyst, None where there is no cap."""
+        if self.cap is None:
+            return None
+        cap = self.cap
+        return BudgetSpec(cap.epsilon, cap.delta, self.accountant, cap.selection_delta, self.renew)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +203,8 @@ class Mechanisms:
 class Catalog:
     """A whole schema. Tables are found by lower-cased name (ASCII), as DuckDB finds them.
 
-    consistent: whether answers by several sets of keys are made to add up.
+    consistent: whether answers by several sets of keys are made to add up. people: the budget of one
+    unit over all tables, None where only the tables have one.
     """
 
     path: Path
@@ -183,6 +216,7 @@ class Catalog:
     sampler: str = "exact"  # or "opendp"
     consistent: bool = True
     mechanisms: Mechanisms = Mechanisms()
+    people: BudgetSpec | None = None
 
     def table(self, name: str) -> TableSpec | None:
         """Return the table of that name without regard to ASCII case, or None."""

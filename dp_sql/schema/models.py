@@ -194,12 +194,14 @@ class Privacy(_Keys):
         default=None, description="Metres that a row's place may move (adjacency `metric`)."
     )
     budget: Amounts | None = Field(
-        default=None, description="A cap per person over all tables. Not supported yet."
+        default=None,
+        description="What one unit may lose over all tables, below each table's own budget: the costs "
+        "to all tables of all statements count. Level `user` alone, and `unit` names it.",
     )
 
 
 class Budget(_Keys):
-    """The privacy budget of one table, for its whole life."""
+    """The privacy budget of one table, for its whole life or for each period of it."""
 
     epsilon: Epsilon = Field(description="Epsilon that all statements together may spend.")
     delta: Delta | None = Field(
@@ -222,10 +224,14 @@ class Budget(_Keys):
         default=None, description="A column whose values have a budget each. Not supported yet."
     )
     per_analyst: Amounts | None = Field(
-        default=None, description="A cap for each named analyst. Not supported yet."
+        default=None,
+        description="What each named analyst may spend of it: an epsilon, and a delta if it is less "
+        "than the table's. The owner has no cap.",
     )
     renew: Literal["never", "daily", "weekly", "monthly", "yearly"] = Field(
-        default="never", description="When a new period begins. Only `never` is supported yet."
+        default="never",
+        description="When a new period begins, in UTC. All amounts are then those of one period: over "
+        "several a unit may lose their sum.",
     )
 
 

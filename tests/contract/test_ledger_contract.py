@@ -369,7 +369,7 @@ def test_a_transaction_inside_another_of_its_thread_does_not_end_it(
         refused.append(caught.value.message)
         return accountant.price(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("dp_sql.budget.ledger.price", interrupted)
+    monkeypatch.setattr("dp_sql.budget.debit.price", interrupted)
     ledger.reserve(statement(), {"a": laplace("0.5")})
     monkeypatch.undo()
     assert len(refused) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 from budget_cases import UNIT, budget, laplace, statement
 
 from dp_sql.budget import layout, open_ledger
-from dp_sql.budget.record import Status
+from dp_sql.budget.export import verify_export
+from dp_sql.budget.record import Charge, Status
 from dp_sql.errors import BudgetExceededError
 from dp_sql.schema.catalog import AccountantKind
 
@@ -22,9 +24,14 @@ PURE = budget("1", "1e-6", AccountantKind.PURE, "1e-6")
 
 @pytest.fixture
 def first(tmp_path: Path) -> Path:
-    """Return a ledger of layout 1, made from the text that was dumped of one."""
-    path = tmp_path / "shop.ledger"
-    text = Path(__file__).with_name("ledger_v1.sql").read_text(encoding="utf-8")
+    """Return a ledger of layout 1."""
+    return restored(tmp_path, "ledger_v1.sql")
+
+
+def restored(folder: Path, dump: str) -> Path:
+    """Return a ledger made from the text that was dumped of one."""
+    path = folder / "shop.ledger"
+    text = Path(__file__).with_name(dump).read_text(encoding="utf-8")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA application_id = 0x64705371")
@@ -49,6 +56,39 @@ def test_a_ledger_of_layout_1_is_upgraded_and_keeps_everything(first: Path) -> N
         assert ledger.state(ITEMS).spent.pure is None
         assert ledger.raises() == []
     assert layout_of(first) == [(layout.VERSION,)]
+
+
+def test_a_ledger_of_layout_2_keeps_every_row_and_every_digest(tmp_path: Path) -> None:
+    path = restored(tmp_path, "ledger_v2.sql")
+    old = ("tables", "statements", "entries", "raises", "sums")
+    with closing(sqlite3.connect(path)) as raw:
+        before = {table: raw.execute(f"SELECT * FROM {table}").fetchall() for table in old}
+    with open_ledger(path) as ledger:
+        found = ledger.verify()
+        assert (found.problems, found.entries) == ((), 5)
+        exported = Path(__file__).with_name("ledger_v2.jsonl").read_text(encoding="utf-8")
+        assert verify_export(exported.splitlines()) == found
+        again: list[str] = []
+        ledger.export(again.append)
+        assert verify_export(again) == found
+        with closing(sqlite3.connect(path)) as raw:
+            assert before == {t: raw.execute(f"SELECT * FROM {t}").fetchall() for t in old}
+        raised = budget("1.5", "1e-6", AccountantKind.PURE, "1e-6")
+        ledger.register(ORDERS, "orders", UNIT, raised)
+        ledger.register("new", "new", UNIT, replace(PURE, blocks="day"))
+        days = Charge(laplace("0.5"), frozenset({"mon"}))
+        ledger.reserve(statement(), {ORDERS: laplace("1"), "new": days})
+        assert ledger.verify().problems == ()
+    assert layout_of(path) == [(3,)]
+
+
+def test_an_older_dp_sql_can_not_charge_a_table_that_has_accounts(first: Path) -> None:
+    """It knows the digest of what a table had before, and finds another."""
+    with open_ledger(first) as ledger:
+        ledger.register("new", "new", UNIT, replace(PURE, blocks="day"))
+        (known,) = (each for each in ledger.registrations() if each.identity == "new")
+    assert replace(known, spec=PURE).digest != known.digest
+    assert replace(known, people="people:x").digest != known.digest
 
 
 def test_an_upgraded_ledger_can_be_spent_and_raised(first: Path) -> None:

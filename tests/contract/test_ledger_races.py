@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from budget_cases import budget
-from ledger_cases import new_ledger, run_children
+from ledger_cases import LARGE, new_ledger, run_children
 
 from dp_sql.budget import open_ledger
 from dp_sql.budget.accountant import EPSILON_UNITS
-from dp_sql.schema.catalog import AccountantKind
+from dp_sql.schema.catalog import AccountantKind, BudgetSpec, Renew
 
 ONE = budget("1", "0", AccountantKind.PURE, "0")
+LINED: dict[str, Any] = {"blocks": "day", "renew": Renew.YEARLY}
 
 
 @pytest.mark.parametrize(
-    ("processes", "threads", "epsilon"),
-    [(2, 16, "0.01"), (16, 1, "0.02"), pytest.param(16, 4, "0.001", marks=pytest.mark.slow)],
+    ("processes", "threads", "epsilon", "spec"),
+    [
+        (2, 16, "0.01", replace(ONE, **LINED)),
+        (16, 1, "0.02", ONE),
+        pytest.param(16, 4, "0.001", ONE, marks=pytest.mark.slow),
+    ],
 )
 def test_processes_and_threads_are_granted_exactly_the_budget(
-    tmp_path: Path, processes: int, threads: int, epsilon: str
+    tmp_path: Path, processes: int, threads: int, epsilon: str, spec: BudgetSpec
 ) -> None:
     path = tmp_path / "shop.ledger"
-    new_ledger(path, ONE).close()
+    new_ledger(path, spec).close()
     found = run_children("race", path, processes, threads, epsilon, timeout=600)
     assert found["codes"] == [0] * processes
     paid = [query_id for each in found["paid"] for query_id in each]
@@ -36,9 +43,9 @@ def test_processes_and_threads_are_granted_exactly_the_budget(
         assert ledger.verify().problems == ()
 
 
-def killed(tmp_path: Path, tries: int, seed: int) -> None:
+def killed(tmp_path: Path, tries: int, seed: int, spec: BudgetSpec = LARGE) -> None:
     path = tmp_path / "shop.ledger"
-    new_ledger(path).close()
+    new_ledger(path, spec).close()
     found = run_children("kills", path, tries, seed, timeout=tries * 2 + 60)
     print(f"{tries} processes killed: {found}")  # noqa: T201  pytest -s shows how many
     assert found["tries"] == tries
@@ -50,7 +57,7 @@ def killed(tmp_path: Path, tries: int, seed: int) -> None:
 
 
 def test_no_answer_of_a_killed_process_is_without_its_charge(tmp_path: Path) -> None:
-    killed(tmp_path, tries=20, seed=1)
+    killed(tmp_path, tries=20, seed=1, spec=replace(LARGE, **LINED))
 
 
 @pytest.mark.slow

@@ -98,7 +98,7 @@ class World:
         sent = tuple(text for s in prepared.steps for text in self.engine.statements(s.plan))
         course = stages.Course(prepared, self.catalog, self._post)
         answer = course.finish(stages.fresh(self.engine, self._post, self._sampler))
-        told = explanation(prepared, self.catalog, {t: NoState() for t in prepared.costs}, {})  # type: ignore[misc]
+        told = explanation(prepared, self.catalog, {t: NoState() for t in prepared.costs}, {}, {})  # type: ignore[misc]
         return Seen(sent, answer.columns, answer.types, prepared.costs, told, answer.rows)
 
     def __enter__(self) -> Self:

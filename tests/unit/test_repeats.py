@@ -245,6 +245,28 @@ def test_the_hook_for_caps_counts_what_an_analyst_sees_for_the_first_time(folder
         assert learned(eve) == learned(ada) == (cost, cost)
 
 
+def test_a_repeat_counts_against_the_cap_of_who_sees_it_first(folder: Path) -> None:
+    budget = "budget: {epsilon: 500, delta: 1e-3}"
+    schema(folder, **{budget: f"{budget[:-1]}, per_analyst: {{epsilon: 0.3}}}}"})
+    with connected(folder, analyst="ada") as ada, connected(folder, analyst="eve") as eve:
+        first = ada.sql(COUNT)
+        before = spent(ada)
+        assert "Of your own part of people: epsilon 0.25, since" in eve.explain(COUNT)
+        assert "own part" not in ada.explain(COUNT)
+        assert eve.sql(COUNT).fetchall() == first.fetchall()
+        assert spent(ada) == before  # the table's budget
+        with pytest.raises(BudgetExceededError, match="for eve"):
+            eve.sql(CITIES)
+        assert eve.sql(COUNT).cost == eve.sql(COUNT).cost == {}  # seen before
+        people = "SELECT AVG(age) FROM people"
+        with connected(folder) as owner:
+            owner.sql(people, epsilon=0.125)
+            with pytest.raises(BudgetExceededError, match="for ada"):
+                ada.sql(people, epsilon=0.125)  # free for the table, too much for her
+            assert owner.sql(people, epsilon=0.125).cost == {}
+            assert owner._ledger.verify().problems == ()
+
+
 def test_a_schema_that_says_something_else_has_no_answer_yet(folder: Path) -> None:
     with connected(folder) as connection:
         connection.sql(CITIES)
