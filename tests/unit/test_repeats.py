@@ -224,6 +224,9 @@ def test_answers_outlive_connections_and_are_for_every_analyst(folder: Path) -> 
             ("ada", True), ("eve", False), ("eve", False), ("owner", False)
         ]  # fmt: skip
         assert all(e.status is Status.ANSWERED for e in entries)
+        table = frozenset(entry.identity for entry in entries)
+        charged = [owner._ledger.charged(entry.query_id) for entry in entries]
+        assert charged == [table, *[frozenset()] * 3]
         assert owner._ledger.verify().problems == ()
         assert owner.budget()["people"].repeats is not None  # of the last one that cost something
 
