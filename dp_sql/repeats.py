@@ -64,11 +64,13 @@ class Known:
 class Draws:
     """What is drawn for statements that are paid together: releases that are the same, once.
 
-    promised: the fingerprints of what the statements so far will draw. drawn: what they have drawn.
+    promised: the fingerprints of what the statements so far will draw. learned: of the answers that
+    count against the analyst's cap. drawn: what they have drawn.
     """
 
     def __init__(self) -> None:
         self.promised: set[str] = set()
+        self.learned: set[str] = set()
         self.drawn: dict[str, list[Released]] = {}
 
 
@@ -118,7 +120,8 @@ class Repeats:
             if found is not None and noisy is not None:
                 course.take(parsed, noisy)
                 free[parsed.name] = f"released before ({self._words(versions)})"
-                if not found.seen:
+                if not found.seen and key not in draws.learned:
+                    draws.learned.add(key)
                     learned.append(parsed)
             elif key in draws.promised:
                 free[parsed.name] = "the same as another release that is paid with it"

@@ -234,14 +234,16 @@ def test_answers_outlive_connections_and_are_for_every_analyst(folder: Path) -> 
 def test_the_hook_for_caps_counts_what_an_analyst_sees_for_the_first_time(folder: Path) -> None:
     with connected(folder, analyst="ada") as ada, connected(folder, analyst="eve") as eve:
 
-        def learned(connection: dp_sql.Connection) -> tuple[object, object]:
+        def learned(connection: dp_sql.Connection, draws: Draws | None = None) -> tuple[Any, Any]:
             prepared = connection._prepare(CITIES, *[None] * 5)
-            known = connection._repeats.known(prepared, Draws())
+            known = connection._repeats.known(prepared, Draws() if draws is None else draws)
             return dict(known.prepared.costs), dict(known.learned)
 
         cost = ada.sql(CITIES).cost
         assert learned(ada) == ({}, {})
         assert learned(eve) == ({}, cost)
+        batch = Draws()
+        assert [learned(eve, batch) for _ in range(2)] == [({}, cost), ({}, {})]
         eve.sql(CITIES)
         assert learned(eve) == ({}, {})
         ada._answers.clear("owner")
