@@ -36,6 +36,14 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
+Error = DatabaseError = DPSQLError
+"""What PEP 249 calls the errors above; one class may have several of its names."""
+ProgrammingError = DataError = QueryError
+NotSupportedError = UnsupportedSQLError
+InterfaceError = ParameterError
+OperationalError = EngineError
+IntegrityError = LedgerError
+
 apilevel = "2.0"
 threadsafety = 2
 paramstyle = "qmark"
@@ -44,11 +52,19 @@ __all__ = [
     "BudgetExceededError",
     "Connection",
     "DPSQLError",
+    "DataError",
+    "DatabaseError",
     "EngineError",
+    "Error",
+    "IntegrityError",
+    "InterfaceError",
     "InternalError",
     "LedgerError",
     "NotPrivateError",
+    "NotSupportedError",
+    "OperationalError",
     "ParameterError",
+    "ProgrammingError",
     "QueryError",
     "Result",
     "SchemaError",

@@ -20,23 +20,24 @@ from dp_sql.budget import open_answers, open_ledger
 from dp_sql.budget.record import (
     OWNER,
     Asked,
-    Charge,
     Entry,
     Receipt,
     StatementRecord,
     Status,
 )
 from dp_sql.budget.state import BudgetState
+from dp_sql.charges import charges_of, with_times
 from dp_sql.cursor import Cursor
 from dp_sql.errors import (
     BudgetExceededError,
     EngineError,
+    LedgerError,
     ParameterError,
     QueryError,
     UnsupportedSQLError,
 )
 from dp_sql.executor.duckdb_engine import DuckDBEngine
-from dp_sql.executor.sources import database_file
+from dp_sql.executor.sources import data_folder, database_file
 from dp_sql.explain import explanation
 from dp_sql.mechanisms.sampler import sampler_named
 from dp_sql.parser.examples import general
@@ -46,7 +47,7 @@ from dp_sql.parser.text import starts_with
 from dp_sql.plan.release import Release
 from dp_sql.postprocess import Answer, PostProcessor, new_database
 from dp_sql.privacy.amount import Amount
-from dp_sql.privacy.cost import FREE, Cost
+from dp_sql.privacy.cost import Cost
 from dp_sql.repeats import Draws, Known, Repeats
 from dp_sql.result import Interval, Result
 from dp_sql.sampling import sampled
@@ -85,7 +86,7 @@ class Connection:
                 started.result(),
                 self._sampler,
             )
-            place = ledger_place(self._catalog, ledger, database)
+            place = ledger_place(self._catalog, ledger, database, folder)
             self._ledger = open_ledger(place)
             self._answers = open_answers(place, self._ledger)
             try:
@@ -96,15 +97,8 @@ class Connection:
         except BaseException:
             self._engine.close()
             raise
-        self._repeats = Repeats(
-            self._answers if reuse else None,
-            self._catalog,
-            self._engine,
-            self._post,
-            self._sampler,
-            self._identities,
-            self._analyst,
-        )
+        parts = (self._catalog, self._engine, self._post, self._sampler, self._identities)
+        self._repeats = Repeats(self._answers if reuse else None, *parts, self._analyst)
 
     def _register(self) -> dict[str, str]:
         identities, unit, people = {}, self._catalog.unit, None
@@ -215,15 +209,11 @@ class Connection:
         with self._with_example(query):
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
             known = self._repeats.known(prepared, Draws())
-        costs = known.prepared.costs
-        states = {table: self._state(self._identities[table]) for table in costs}
-        own = {} if self._own is None else known.learned
-        tables = self._catalog.tables
-        learned = {
-            table: cost
-            for table, cost in own.items()
-            if (spec := tables[table].budget) is not None and spec.cap and cost != costs.get(table)
+        states = {
+            table: self._ledger.state(self._identities[table], self._own, charge.blocks)
+            for table, charge in charges_of(known.prepared, self._catalog).items()
         }
+        learned = self._repeats.learned(known)
         return explanation(known.prepared, self._catalog, states, known.free, learned)
 
     def tune(
@@ -284,6 +274,10 @@ class Connection:
         """Return a PEP 249 cursor over this connection."""
         self._open()
         return Cursor(self.sql)
+
+    def commit(self) -> None:
+        """Do nothing: what was charged is durable already, and nothing takes it back (PEP 249)."""
+        self._open()
 
     @property
     def session(self) -> Amounts:
@@ -408,19 +402,13 @@ class Connection:
         """
         paid = []
         for query, known in asked:
-            owed: dict[str, Charge] = {}
-            for table in known.listed:
-                identity = self._identities[table]
-                cost = known.prepared.costs.get(table, FREE)
-                learned = known.learned.get(table, FREE)
-                if identity in owed:
-                    before = owed[identity]
-                    cost, learned = before.cost.then(cost), before.of_analyst.cost.then(learned)
-                owed[identity] = Charge(cost, learned=learned)
-            if owed:
+            if owed := self._repeats.owed(known):
                 paid.append((StatementRecord(uuid.uuid4().hex, self._analyst, query), owed))
-        receipts = iter(self._ledger.reserve_all(paid) if paid else ())
-        return [next(receipts) if known.listed else None for _, known in asked]
+        try:
+            receipts = iter(self._ledger.reserve_all(paid) if paid else ())
+        except BudgetExceededError as error:
+            raise with_times(error, [one.learned for _, one in asked], self._catalog) from None
+        return [next(receipts) if known.listed.costs else None for _, known in asked]
 
     @contextmanager
     def _answering(self, receipts: Sequence[Receipt | None]) -> Iterator[None]:
@@ -478,18 +466,31 @@ def _analyst(name: str) -> str:
 
 
 def ledger_place(
-    catalog: Catalog, ledger: str | PathLike[str] | None, database: str | None
+    catalog: Catalog,
+    ledger: str | PathLike[str] | None,
+    database: str | None,
+    data_dir: Path | None = None,
 ) -> str | Path:
     """Return where the ledger lies: as asked, as the schema says, or beside the data.
 
-    ledger, database: as `connect` gets them. The result is a file, or ":memory:".
+    ledger, database, data_dir: as `connect` gets them. The result is a file, or ":memory:". Beside a
+    database it has the database's name, in a folder of files it is `dp_sql.ledger`: whatever a schema
+    is called and wherever it lies, the data have one ledger. Raises LedgerError where one lies under
+    the name that it had before.
     """
     if ledger is not None:
         return str(ledger) if str(ledger) == ":memory:" else Path(ledger)
-    beside = catalog.path.parent
     if catalog.ledger is not None:
-        return beside / catalog.ledger
-    file = database_file(catalog, database if database is not None else catalog.database)
+        return catalog.path.parent / catalog.ledger
+    url = database if database is not None else catalog.database
+    file = database_file(catalog, url)
     if file is not None:
         return file.with_name(f"{file.name}.ledger")
-    return catalog.path.with_suffix(".ledger")
+    place = data_folder(catalog, url, data_dir) / "dp_sql.ledger"
+    former = catalog.path.with_suffix(".ledger")
+    if former.exists() and not place.exists():
+        raise LedgerError(
+            f"The ledger of these data is {place}; {former} has the name of the schema.",
+            hint=f"move that file there, with its -wal, or write `ledger: {former.name}` in the schema",
+        )
+    return place

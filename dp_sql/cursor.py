@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dp_sql.errors import EngineError, UnsupportedSQLError
+from dp_sql.parser.parameters import with_values
 from dp_sql.result import Result
 
 Description = tuple[str, str, None, None, None, None, None]
@@ -29,13 +30,12 @@ class Cursor:
         self._closed = False
 
     def execute(self, operation: str, parameters: Sequence[object] = ()) -> Cursor:
-        """Answer one statement. Parameters aren't supported: values are written in the text."""
+        """Answer one statement. parameters: a value for each `?` of its text, in order.
+
+        Raises what `Connection.sql` raises, and ParameterError for values that don't fit the text.
+        """
         self._check()
-        if parameters:
-            raise UnsupportedSQLError(
-                "parameters aren't answered.", hint="write the values into the statement"
-            )
-        result = self._run(operation)
+        result = self._run(with_values(operation, parameters) if parameters else operation)
         self.description = tuple(
             (name, kind, None, None, None, None, None)
             for name, kind in zip(result.columns, result.types, strict=True)
@@ -43,6 +43,19 @@ class Cursor:
         self.rowcount = len(result)
         self._rows = iter(result)
         return self
+
+    def executemany(self, operation: str, parameters: Sequence[object]) -> Cursor:  # noqa: ARG002
+        """Raise UnsupportedSQLError: PEP 249 gives no meaning to many queries' answers."""
+        self._check()
+        raise UnsupportedSQLError(
+            "executemany is for statements without an answer.", hint="execute(…) for each"
+        )
+
+    def setinputsizes(self, sizes: Sequence[object]) -> None:
+        """Do nothing, as PEP 249 allows."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Do nothing, as PEP 249 allows."""
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """Return the next row, or None after the last."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
+from dp_sql.charges import debit_lines, times
 from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.distinct import Counter
 from dp_sql.mechanisms.interval import laplace_half_width
@@ -77,8 +79,10 @@ def explanation(
             f"Cost to {name}: epsilon {show(cost.epsilon)}"
             + (f", delta {show(cost.delta)}" if cost.delta else "")
         )
-        lines.append(f"  {states[table].taken(cost)}")
+        lines += [f"  {text}" for text in debit_lines(prepared, catalog, table)]
+        lines.append(f"  {states[table].taken(cost.times(times(prepared, catalog, table)))}")
         lines += [f"  {text}" for text in states[table].lines()]
+    lines += _over_all(prepared, states)
     if prepared.steps and not prepared.costs:
         why = (
             "it was released before" if free else "the answer depends on nothing that is protected"
@@ -103,6 +107,19 @@ def explanation(
             f"those who {found}."
         )
     return "\n".join(lines)
+
+
+def _over_all(prepared: Prepared, states: Mapping[str, BudgetState]) -> list[str]:
+    """Return what the statement takes of the budget over all tables, where there is one."""
+    people = next((s.people for s in states.values() if s.people is not None), None)
+    if people is None:
+        return []
+    cost = reduce(Cost.then, prepared.costs.values())
+    account = people.registration.account
+    return [
+        f"Cost over all tables: epsilon {show(cost.epsilon)}",
+        f"  of {account}: {people.taken(cost)}",
+    ]
 
 
 def _protects(catalog: Catalog) -> str:

@@ -19,7 +19,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from dp_sql.budget.answers import Answers, Version
-from dp_sql.budget.record import Receipt
+from dp_sql.budget.record import OWNER, Charge, Receipt
+from dp_sql.charges import charges_beside, together
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
 from dp_sql.executor.engine import Engine
@@ -29,7 +30,7 @@ from dp_sql.mechanisms.stored import from_bytes, to_bytes
 from dp_sql.plan.fingerprint import CanonicalText
 from dp_sql.plan.release import Release, StageTable
 from dp_sql.postprocess import Answer, PostProcessor
-from dp_sql.privacy.cost import FREE, Cost
+from dp_sql.privacy.cost import Cost
 from dp_sql.schema.catalog import Catalog
 from dp_sql.stages import Course, Prepared, Step, costs_of, fresh
 from dp_sql.version import VERSION
@@ -44,17 +45,17 @@ _FORM = "1"  # of fingerprints: another one makes every answer a new one
 class Known:
     """A statement, and which of its releases were there before it is paid.
 
-    prepared: its costs are those of the releases that are to be drawn. listed: what all of it would
-    cost if nothing had been released before, by lower-cased table name. learned: `prepared.costs`, and
-    the cost of the answers that this analyst is shown for the first time: what counts against a cap on
-    what one analyst has seen. free: by the name of each release that costs nothing, why.
+    prepared: its costs are those of the releases that are to be drawn. listed: with the costs of all
+    of it, as if nothing had been released before. learned: with those of `prepared`, and of the
+    answers that this analyst is shown for the first time: what counts against a cap on what one
+    analyst has seen. free: by the name of each release that costs nothing, why.
     course: goes as far as answers are known. keys: the fingerprints so far, by release. unseen: those of
     answers that count in `learned`.
     """
 
     prepared: Prepared
-    listed: Mapping[str, Cost]
-    learned: Mapping[str, Cost]
+    listed: Prepared
+    learned: Prepared
     free: Mapping[str, str]
     course: Course
     keys: Mapping[str, str]
@@ -130,14 +131,36 @@ class Repeats:
                 new.append(parsed)
         new += waiting
         return Known(
-            replace(prepared, costs=costs_of(new, prepared.steps)),
-            prepared.costs,
-            costs_of([*new, *learned], prepared.steps),
+            self._owing(prepared, new),
+            prepared,
+            self._owing(prepared, [*new, *learned]),
             free,
             course,
             keys,
             tuple(keys[parsed.name] for parsed in learned),
         )
+
+    def owed(self, known: Known) -> dict[str, Charge]:
+        """Return what a statement owes the ledger, by the identity of each table."""
+        owed: dict[str, Charge] = {}
+        for table, charge in self._charges(known).items():
+            identity = self._identities[table]
+            owed[identity] = together(owed[identity], charge) if identity in owed else charge
+        return owed
+
+    def learned(self, known: Known) -> dict[str, Cost]:
+        """Return what counts against the analyst's own parts, by table, where it isn't the cost."""
+        charges = self._charges(known).items()
+        return {table: charge.learned for table, charge in charges if charge.learned is not None}
+
+    def _charges(self, known: Known) -> dict[str, Charge]:
+        prepared = (known.prepared, known.listed, known.learned)
+        return charges_beside(*prepared, self._catalog, capped=self._analyst != OWNER)
+
+    def _owing(self, prepared: Prepared, releases: Sequence[Release]) -> Prepared:
+        """Return a statement with the costs of some of its releases alone."""
+        costs, debits = costs_of(releases, prepared.steps, self._catalog)
+        return replace(prepared, costs=costs, debits=debits)
 
     def run(self, known: Known, receipt: Receipt | None, draws: Draws) -> Answer:
         """Return the answer of a statement that is paid.
@@ -158,7 +181,8 @@ class Repeats:
                 return noisy
             draws.drawn[key] = noisy
             if sum(map(_numbers, noisy)) <= MOST_NUMBERS:
-                identities = [self._identities[table] for table in parsed.tables]
+                charged, _ = costs_of([parsed], steps, self._catalog)
+                identities = [self._identities[table] for table in charged]
                 body = to_bytes(noisy)
                 self._answers.keep(key, receipt.query_id, identities, body, self._analyst)
             return noisy
@@ -169,7 +193,7 @@ class Repeats:
 
     def _versions(self, parsed: Release, steps: Sequence[Step]) -> dict[str, Version] | None:
         """Return the versions of a release's tables, by name; None where it isn't looked for at all."""
-        if self._answers is None or all(step.measurement.cost == FREE for step in steps):
+        if self._answers is None or not costs_of([parsed], steps, self._catalog)[0]:
             return None
         found = self._answers.versions(self._identities[table] for table in parsed.tables)
         if found is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from dp_sql.errors import ParameterError
+from dp_sql.errors import EngineError, ParameterError
 from dp_sql.postprocess import Answer
 from dp_sql.privacy.cost import Cost
 
@@ -80,10 +81,12 @@ class Result:
 
     def df(self) -> pd.DataFrame:
         """Return the answer as a pandas DataFrame. A column's name that stands twice becomes `a_1`."""
+        _installed("pandas")
         return self.arrow().to_pandas()
 
     def pl(self) -> pl.DataFrame:
         """Return the answer as a Polars DataFrame. A column's name that stands twice becomes `a_1`."""
+        _installed("polars")
         import polars as pl  # noqa: PLC0415  only where the user has it
 
         frame = pl.from_arrow(self.arrow())
@@ -93,6 +96,7 @@ class Result:
 
     def arrow(self) -> pa.Table:
         """Return the answer as an Arrow table. A column's name that stands twice becomes `a_1`."""
+        _installed("pyarrow")
         import pyarrow as pa  # noqa: PLC0415  only where the user has it
 
         columns = list(zip(*self._rows, strict=True)) or [() for _ in self.columns]
@@ -104,6 +108,15 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<dp_sql.Result {len(self._rows)} rows: {', '.join(self.columns)}>"
+
+
+def _installed(package: str) -> None:
+    """Raise EngineError where a package that only some users have isn't there."""
+    if find_spec(package) is None:
+        raise EngineError(
+            f"this form of an answer needs {package}, which isn't installed.",
+            hint=f"pip install {package}, or result.fetchall()",
+        )
 
 
 def _distinct(names: list[str]) -> list[str]:

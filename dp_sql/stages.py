@@ -53,6 +53,7 @@ from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.result import Interval
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.sqltype import BIGINT, DOUBLE, SqlType
+from dp_sql.sensitivity.blocks import Debit, debit
 from dp_sql.sensitivity.contribution import derive
 
 
@@ -74,7 +75,7 @@ class Prepared:
     """A statement that could run.
 
     public_stages: those that read public tables alone, read already. costs: by lower-cased table
-    name, whole statement.
+    name, whole statement. debits: of each of these that has blocks, which it debits.
     """
 
     query: Query
@@ -83,6 +84,7 @@ class Prepared:
     columns: tuple[str, ...]
     types: tuple[str, ...]
     costs: Mapping[str, Cost]
+    debits: Mapping[str, Debit]
 
 
 class StagedFacts:
@@ -122,20 +124,38 @@ def prepare(
             steps.append(Step(plan, fact, measurement, engine.statements(plan)))
     tables = {release.name: declared(release) for release in query.releases}
     columns, types = post.describe(query.residual, tables)
-    costs = costs_of(query.releases, steps)
-    return Prepared(query, tuple(steps), public.tables, columns, types, costs)
+    owed = costs_of(query.releases, steps, catalog)
+    return Prepared(query, tuple(steps), public.tables, columns, types, *owed)
 
 
-def costs_of(releases: Iterable[Release], steps: Sequence[Step]) -> dict[str, Cost]:
-    """Return what some releases cost, by lower-cased table name. steps: theirs, and others."""
+def costs_of(
+    releases: Iterable[Release], steps: Sequence[Step], catalog: Catalog
+) -> tuple[dict[str, Cost], dict[str, Debit]]:
+    """Return what some releases cost and which blocks they debit, as `Prepared` has them.
+
+    steps: theirs, and others.
+    """
     costs: dict[str, Cost] = {}
+    debits: dict[str, Debit] = {}
     for parsed in releases:
-        own = (s.measurement.cost for s in steps if s.plan.release.name == parsed.name)
-        cost = sum(own, FREE)  # of all its sets of keys: none of them is a guarantee alone
-        if cost != FREE:
-            for table in parsed.tables:
-                costs[table] = costs.get(table, FREE).then(cost)
-    return costs
+        own = [s for s in steps if s.plan.release.name == parsed.name]
+        # of all its sets of keys: none of them is a guarantee alone
+        cost = sum((s.measurement.cost for s in own), FREE)
+        for table in parsed.tables if cost != FREE else ():
+            found = _debit([s.plan for s in own], table, catalog)
+            if found is not None:
+                if found.blocks == frozenset():  # no row of the table can change this release
+                    continue
+                debits[table] = debits.get(table, found) | found
+            costs[table] = costs.get(table, FREE).then(cost)
+    return costs, debits
+
+
+def _debit(plans: list[PlannedRelease], table: str, catalog: Catalog) -> Debit | None:
+    """Return the blocks of a table that a release debits; None where the table has none."""
+    budget = catalog.tables[table].budget
+    column = None if budget is None else budget.block_column
+    return None if column is None else debit(plans, table, column)
 
 
 def measured(

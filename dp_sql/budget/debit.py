@@ -1,4 +1,16 @@
-"""Debits: what a statement takes of each account of its tables, inside one transaction of a ledger."""
+"""Debits: what a statement takes of each account of its tables, inside one transaction of a ledger.
+
+Claim:   in each period, what a named analyst is shown of a table is together within the cap, and what
+         everybody is shown within the table's own rule.
+Why:     a charge goes to the table's line and, priced by the cap's rule, to the analyst's. Both are
+         decided before the answer is drawn, each by a filter of its own. The analyst's answers are
+         some of the table's, which ones and at what price the past alone decides, and the filter's
+         theorem (`accountant`) holds of them. Answers to others are no part of what this analyst is
+         shown: where analysts tell each other, the table's rule is what bounds them.
+Assumes: names of analysts are theirs; an answer that is shown again is charged to who sees it first
+         (`Charge.learned`).
+Source:  [Rogers2016]
+"""
 
 from __future__ import annotations
 

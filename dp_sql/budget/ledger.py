@@ -27,10 +27,11 @@ from types import TracebackType
 from typing import Self
 
 from dp_sql.budget import rows
-from dp_sql.budget.accountant import order_of
+from dp_sql.budget.accountant import Spend, order_of
 from dp_sql.budget.charges import charged
 from dp_sql.budget.debit import Debit, Owed, append, charge_table, registered, with_people
 from dp_sql.budget.left import Refused, refusal_of_all
+from dp_sql.budget.lines import Blocks
 from dp_sql.budget.raising import ANEW, budget_words, check_raise, lowered
 from dp_sql.budget.record import (
     OWNER,
@@ -45,7 +46,7 @@ from dp_sql.budget.record import (
     Verification,
     people_identity,
 )
-from dp_sql.budget.standing import standing
+from dp_sql.budget.standing import named_blocks, standing
 from dp_sql.budget.state import BudgetState
 from dp_sql.budget.store import Store
 from dp_sql.budget.verify import verify
@@ -188,14 +189,21 @@ class Ledger:
             rows.add_raise(connection, known, entry, previous)
         return known
 
-    def state(self, identity: str, analyst: str | None = None) -> BudgetState:
+    def state(
+        self, identity: str, analyst: str | None = None, blocks: Blocks = None
+    ) -> BudgetState:
         """Return how a registered table's budget stands.
 
         analyst: who looks: `repeats` is about his or her last statement, and `parts` holds that
-        account alone; None is the owner, who sees all.
+        account alone; None is the owner, who sees all. blocks: those that are looked at, None for all.
         """
         with self._store.transaction(write=False) as connection:
-            return standing(connection, identity, self._clock(), analyst)
+            return standing(connection, identity, self._clock(), analyst, blocks)
+
+    def blocks(self, identity: str) -> list[tuple[str, Spend]]:
+        """Return the blocks of a table that were debited by name, and all that each has spent."""
+        with self._store.transaction(write=False) as connection:
+            return named_blocks(connection, identity, self._clock())
 
     def charged(self, query_id: str) -> frozenset[str]:
         """Return the identities of the tables that a statement was charged to, above nothing."""

@@ -66,6 +66,18 @@ def shares(rule: Filter, spent: Spend) -> tuple[Share, ...]:
     return tuple(_share(limit, spent) for part in limits(rule) for limit in part)
 
 
+def fullness(rule: Filter, spent: Spend) -> Fraction:
+    """Return the share of a budget that is used: of each part the rule with most room, the fullest part."""
+    parts = ([_used(_share(limit, spent)) for limit in part] for part in limits(rule))
+    return max(min(part) for part in parts)
+
+
+def _used(share: Share) -> Fraction:
+    if share.spent is None:
+        return Fraction(1)
+    return share.spent / share.budget if share.budget else Fraction(share.spent > 0)
+
+
 def repeats(rule: Filter, spent: Spend, spend: Spend) -> int | None:
     """Return how many more statements that each spend `spend` fit, or None if any number does."""
     counts = []

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
+from functools import reduce
 
 from dp_sql.budget.accountant import NOTHING, Filter, Spend, fits
 from dp_sql.dataclass import dataclass
@@ -68,6 +69,15 @@ class Line:
     def at(self, block: str) -> Spend:
         """Return what has been charged to one of the blocks that are looked at."""
         return self.every.spent + self.blocks.get(block, NONE).spent
+
+    def most(self, blocks: Blocks) -> Spend:
+        """Return the most of each amount that any of some blocks that are looked at has spent.
+
+        blocks: None for all blocks.
+        """
+        if blocks is None:
+            return self.fullest
+        return reduce(_most, (self.at(block) for block in blocks), self.every.spent)
 
     def plus(self, charges: Charges) -> Line:
         """Return the line after some charges. All blocks that they name are looked at."""

@@ -11,7 +11,7 @@ from dp_sql.budget.accounts import Key
 from dp_sql.budget.damage import readable
 from dp_sql.budget.debit import registered
 from dp_sql.budget.left import repeats
-from dp_sql.budget.lines import Line
+from dp_sql.budget.lines import Blocks, Line
 from dp_sql.budget.periods import next_period, period_at
 from dp_sql.budget.record import OWNER, Registration, Scope
 from dp_sql.budget.state import BudgetState, Part, Period, fewest
@@ -19,16 +19,24 @@ from dp_sql.schema.catalog import Renew
 
 
 def standing(
-    connection: sqlite3.Connection, identity: str, now: datetime, analyst: str | None
+    connection: sqlite3.Connection,
+    identity: str,
+    now: datetime,
+    analyst: str | None,
+    blocks: Blocks = None,
 ) -> BudgetState:
-    """Return how a registered table stands. analyst: who looks; None is the owner, who sees all."""
+    """Return how a registered table stands. analyst: who looks; None is the owner, who sees all.
+
+    blocks: those that are looked at, None for all.
+    """
     known = registered(connection, identity)
     totals = rows.sums_of(connection, identity)
     last = charges.last_charge(connection, identity, analyst)
     period = _period(connection, known, now)
     key = Key(identity, "", period.name if period is not None else "")
     scope = None if last is None else last.scope
-    line = _line(connection, key, scope) if known.has_lines else Line(totals)
+    looked = (blocks or frozenset()) | ((None if scope is None else scope.blocks) or frozenset())
+    line = accounts.line_of(connection, key, looked) if known.has_lines else Line(totals)
     counts = []
     if last is not None:
         counts.append(_repeats(known.rule, line, last.spend, scope))
@@ -36,8 +44,8 @@ def standing(
     if cap_rule is not None:
         last_of = None if last is None or last.analyst == OWNER else last.analyst
         for name in accounts.analysts_of(connection, key) if analyst is None else [analyst]:
-            own = _line(connection, Key(identity, name, key.period), scope)
-            parts.append(Part(name, cap_rule, own.fullest))
+            own = accounts.line_of(connection, Key(identity, name, key.period), looked)
+            parts.append(Part(name, cap_rule, own.most(blocks)))
             if name == last_of and scope is not None and scope.cap is not None:
                 counts.append(_repeats(cap_rule, own, scope.cap, scope))
     people = None
@@ -49,7 +57,7 @@ def standing(
     return BudgetState(
         known,
         totals.entries,
-        line.fullest,
+        line.most(blocks),
         line.every.spent,
         fewest(counts),
         period,
@@ -68,9 +76,14 @@ def _period(connection: sqlite3.Connection, known: Registration, now: datetime) 
         return Period(name, next_period(renew, name), early=name != period_at(renew, now, ""))
 
 
-def _line(connection: sqlite3.Connection, key: Key, scope: Scope | None) -> Line:
-    blocks = () if scope is None or scope.blocks is None else scope.blocks
-    return accounts.line_of(connection, key, blocks)
+def named_blocks(
+    connection: sqlite3.Connection, identity: str, now: datetime
+) -> list[tuple[str, Spend]]:
+    """Return the blocks of a table that were debited by name, and all that each has spent."""
+    period = _period(connection, registered(connection, identity), now)
+    key = Key(identity, "", period.name if period is not None else "")
+    every = accounts.line_of(connection, key).every.spent
+    return [(name, every + own) for name, own in accounts.blocks_of(connection, key)]
 
 
 def _repeats(rule: Filter, line: Line, spend: Spend, scope: Scope | None) -> int | None:

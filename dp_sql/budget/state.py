@@ -92,10 +92,10 @@ class BudgetState:
             texts.append(f"raised; registered with epsilon {show(known.spec.epsilon)}")
         texts += self._period_lines()
         if budget.blocks is not None:
-            texts.append(f"for each {budget.blocks}; of the one that has spent most:")
+            texts.append(f"for each {budget.block_column}; of the one that has spent most:")
         texts += _used(self.shares)
         if budget.blocks is not None:
-            texts.append(f"a {budget.blocks} that nobody asked alone: {self._fresh()}")
+            texts.append(f"a {budget.block_column} that nobody asked alone: {self._fresh()}")
         texts += self._part_lines()
         if self.people is not None:
             over_all = self.people.registration
@@ -104,6 +104,11 @@ class BudgetState:
         if self.statements and self.repeats is not None:
             texts.append(f"{self.repeats} more like the last statement fit")
         return tuple(texts)
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """What is used and left of each of its rules, in sentences."""
+        return tuple(_used(self.shares))
 
     def _period_lines(self) -> list[str]:
         if self.period is None:
@@ -129,7 +134,10 @@ class BudgetState:
         return ", ".join(f"{_RULES[s.rule]} {show_down(s.left)} left" for s in left if s.budget)
 
     def taken(self, cost: Cost) -> str:
-        """Return, in a line, what a statement of that cost would take of each rule, and how many fit."""
+        """Return, in a line, what a statement of that cost would take of each rule, and how many fit.
+
+        That it fits the budget over all tables too isn't looked at: ask `people` with all its costs.
+        """
         rule = self.registration.rule
         spend = price(rule, cost)
         texts = []
@@ -141,9 +149,6 @@ class BudgetState:
         fits = [repeats(rule, self.spent, spend)]
         own = self.parts if self.own else ()
         fits += [repeats(part.rule, part.spent, price(part.rule, cost)) for part in own]
-        if self.people is not None:
-            over_all = self.people.registration.rule
-            fits.append(repeats(over_all, self.people.spent, price(over_all, cost)))
         fit = fewest(fits)
         more = "" if fit is None else f"; {fit} like it fit" if fit != 1 else "; 1 like it fits"
         return f"takes {', '.join(texts) or 'nothing'}{more}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dp_sql.budget import open_ledger
 from dp_sql.budget.ledger import Ledger
+from dp_sql.budget.left import fullness
 from dp_sql.budget.raising import budget_words
 from dp_sql.budget.record import people_identity
 from dp_sql.cli.describe import budget_text
@@ -20,13 +21,20 @@ from dp_sql.schema.catalog import BudgetSpec, Catalog, ascii_lower
 from dp_sql.schema.loader import load
 
 
-def budgets_text(where: Where, analyst: str | None) -> str:
+def budgets_text(where: Where, analyst: str | None, block: str | None = None) -> str:
     """Return what is registered, used and left of the budget of each protected table of a schema.
 
-    analyst: whose last statement tells how many more fit; None is anybody's. Registers nothing.
+    analyst: whose last statement tells how many more fit; None is anybody's. block: a value of the
+    column of tables with blocks, of which more is told. Registers nothing. Raises ParameterError
+    where there is no such table.
     """
     catalog = load(where.file, database=where.database)
-    place = ledger_place(catalog, where.ledger, where.database)
+    budgets = [spec.budget for spec in catalog.tables.values()]
+    if block is not None and not any(b is not None and b.blocks is not None for b in budgets):
+        raise ParameterError(
+            "no table of this schema has blocks.", hint="leave --block out, or budget: {blocks: …}"
+        )
+    place = ledger_place(catalog, where.ledger, where.database, where.data_dir)
     there = str(place) != ":memory:" and Path(place).exists()
     lines: list[str] = []
     with open_ledger(place if there else ":memory:") as ledger:
@@ -37,6 +45,8 @@ def budgets_text(where: Where, analyst: str | None) -> str:
                 lines.append(spec.name)
                 if identity in known:
                     lines += _standing(ledger, identity, spec.budget, analyst)
+                    if spec.budget.blocks is not None:
+                        lines += _blocks(ledger, identity, block)
                 else:
                     lines.append(f"  not registered yet; declared: {budget_text(spec.budget)}")
         if catalog.people is not None:
@@ -100,6 +110,22 @@ def _standing(
             )
     if state.registration.budget != declared:
         lines.append(f"the schema declares another: {budget_words(declared)}")
+    return [f"  {visible(line)}" for line in lines]
+
+
+def _blocks(ledger: Ledger, identity: str, block: str | None) -> list[str]:
+    """Return how many blocks were debited by name, which is the fullest, and how one of them stands."""
+    state = ledger.state(identity)
+    known, named = state.registration, ledger.blocks(identity)
+    column = str(known.spec.block_column)
+    lines = [f"blocks of {column}: {len(named):,} debited by name"]
+    if named:
+        name, spent = max(named, key=lambda found: fullness(known.rule, found[1]))
+        lines[0] += f"; the fullest, {name}: {float(100 * fullness(known.rule, spent)):.3g} % used"
+    if block is not None:
+        own = ledger.state(identity, blocks=frozenset({block}))
+        lines.append(f"block {block}" + ("" if block in dict(named) else ", never debited by name"))
+        lines += [f"  {line}" for line in own.used]
     return [f"  {visible(line)}" for line in lines]
 
 

@@ -62,7 +62,7 @@ def check_schema(
         if not marked:
             raise
         return _unfinished(schema, marked, error)
-    place = ledger_place(catalog, ledger, database)
+    place = ledger_place(catalog, ledger, database, data_dir)
     lines = [f"{schema}: {_count(len(catalog.tables), 'table')}", *_decisions(marked)]
     errors = len(marked)
     with ExitStack() as stack:
@@ -154,7 +154,7 @@ def _ledger(place: str | Path, stack: ExitStack) -> tuple[_Finding, Ledger | Non
         return _Finding(f"{place} isn't there yet; the first connection makes it"), None
     try:
         ledger = stack.enter_context(open_ledger(place))
-        registered = ledger.registrations()
+        registered = [known for known in ledger.registrations() if not known.is_of_people]
     except DPSQLError as error:
         return _Finding(message_of(error), error=True), None
     return _Finding(f"{place} knows {_count(len(registered), 'table')}"), ledger

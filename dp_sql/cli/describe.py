@@ -71,7 +71,9 @@ def budget_text(budget: BudgetSpec | None) -> str:
     """Return a declared budget in a line."""
     if budget is None:
         return ""
-    text = f"epsilon {show(budget.epsilon)}, delta {show(budget.delta)} ({budget.accountant.value})"
+    each = "" if budget.block_column is None else f" for each {budget.block_column}"
+    amounts = f"epsilon {show(budget.epsilon)}, delta {show(budget.delta)}"
+    text = f"{amounts}{each} ({budget.accountant.value})"
     if budget.renew is not Renew.NEVER:
         text += f", {budget.renew}"
     if budget.cap is not None:

@@ -43,7 +43,8 @@ class Where:
         """Return the ledger's file, which exists. Raises LedgerError where there is none."""
         if _begins(self.file, _SQLITE):
             return self.file
-        place = ledger_place(load(self.file, database=self.database), self.ledger, self.database)
+        catalog = load(self.file, database=self.database)
+        place = ledger_place(catalog, self.ledger, self.database, self.data_dir)
         if str(place) == ":memory:":
             raise LedgerError(
                 "A ledger in memory is gone with the process that wrote it.",

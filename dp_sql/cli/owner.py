@@ -29,6 +29,7 @@ def add_budget(parser: argparse.ArgumentParser, places: Callable[[Any], None]) -
     show.add_argument(
         "--analyst", metavar="NAME", help="whose part and last statement are looked at"
     )
+    show.add_argument("--block", metavar="VALUE", help="of tables with blocks, this one")
     show.set_defaults(run=_budget_show)
     more = command("raise", "raise a table's budget, for good, to what SCHEMA declares now")
     places(more)
@@ -93,7 +94,7 @@ def _init(options: argparse.Namespace) -> int:
 def _budget_show(options: argparse.Namespace) -> int:
     from dp_sql.cli.budgets import budgets_text  # noqa: PLC0415
 
-    return _print(budgets_text(_where(options), options.analyst))
+    return _print(budgets_text(_where(options), options.analyst, options.block))
 
 
 def _budget_raise(options: argparse.Namespace) -> int:

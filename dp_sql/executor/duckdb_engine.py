@@ -21,7 +21,7 @@ from dp_sql.executor.lower_distinct import distinct_sql
 from dp_sql.executor.lower_expression import identifier, text_literal
 from dp_sql.executor.lower_histogram import histogram_sql
 from dp_sql.executor.lower_sampled import sampled_sql
-from dp_sql.executor.sources import Sources, locate, require_bitwise
+from dp_sql.executor.sources import Sources, locate, require_bitwise, require_one_row
 from dp_sql.plan.facts import ExactTable, PairTable
 from dp_sql.plan.public import Image
 from dp_sql.plan.release import PlannedRelease, StageTable
@@ -140,6 +140,9 @@ class DuckDBEngine:
             raise EngineError(f"{spec.name!r} can't be read as it is declared.") from None
         if file is None:
             require_bitwise(connection, target, spec)
+        blocks = None if spec.budget is None else spec.budget.block_column
+        if blocks is not None and spec.owner not in (None, blocks):
+            require_one_row(connection, spec)
 
     def _columns(
         self, connection: Any, file: Path | None, spec: TableSpec

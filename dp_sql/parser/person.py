@@ -13,6 +13,7 @@ from dp_sql.errors import QueryError
 from dp_sql.parser import aggregates
 from dp_sql.parser.correlated import require_own
 from dp_sql.parser.expressions import Expressions, Hook
+from dp_sql.parser.lists import LENGTHS, bracketed
 from dp_sql.parser.person_pairs import PAIRS, pair_value
 from dp_sql.parser.row_values import folded
 from dp_sql.parser.scope import Scope, Statement
@@ -51,7 +52,6 @@ _PLACES = {
     "ARG_MIN": _Kind.ARG_MIN, "ARGMIN": _Kind.ARG_MIN, "MIN_BY": _Kind.ARG_MIN,
     "ARG_MAX": _Kind.ARG_MAX, "ARGMAX": _Kind.ARG_MAX, "MAX_BY": _Kind.ARG_MAX,
 }  # fmt: skip
-_LENGTHS = (exp.Length, exp.ArraySize)
 _ENDS = (_Kind.FIRST, _Kind.LAST)
 _QUANTILES = (_Kind.QUANTILE_CONT, _Kind.QUANTILE_DISC)
 ALLOWED = (
@@ -142,29 +142,44 @@ class PersonGroups:
 
         None for other nodes. A list holds its NULLs, one if it is DISTINCT; of no rows it is NULL.
         """
-        inner = node.this.unnest() if isinstance(node, (exp.Bracket, *_LENGTHS)) else None
+        node = bracketed(node)
+        inner = node.this.unnest() if isinstance(node, (exp.Bracket, *LENGTHS)) else None
         if isinstance(node, exp.Bracket) and isinstance(inner, exp.ArraySort | exp.Max | exp.Min):
             return self._ranked(node, inner)
-        call = aggregates.read(inner) if isinstance(inner, exp.ArrayAgg) else None
+        listed = inner.this if isinstance(inner, exp.Filter) else inner
+        call = aggregates.read(inner) if inner and isinstance(listed, exp.ArrayAgg) else None
         if call is None or call.extra or call.argument is None:
             return None
         if isinstance(node, exp.Bracket):
             place = _place(node)
             if place is None or call.distinct or not isinstance(call.argument, exp.Order):
-                return None
+                raise self._statement.unsupported(
+                    "an element of a LIST is one of an order, not of distinct values, at a constant "
+                    "place.",
+                    call.node,
+                    hint="LIST(x ORDER BY y)[1], or MIN(x)",
+                )
             value, order = self._ordered(call, call.argument)
-            bound = self._inner.bind(value)
+            bound = self._filtered(call, self._inner.bind(value))
             return Ref(self._kept(call, _Kind.ELEMENT, bound, order=order, element=place + 1))
         ordered = isinstance(call.argument, exp.Order)
         bound = self._inner.bind(call.argument.this if ordered else call.argument)
-        call = replace(call, name="COUNT")
-        rows = Ref(self._kept(call, _Kind.COUNT_ROWS, None))
-        if not call.distinct:
-            return rows
-        known = functions.call(">", (rows, Ref(self._kept(call, _Kind.COUNT, bound))))
+        if ordered:
+            self._ordered(call, call.argument)  # the length needs no order, but it may be wrong
         one, none = (Literal(i, sqltype.BIGINT) for i in (1, 0))
-        values = Ref(self._kept(call, _Kind.COUNT_DISTINCT, bound))
-        return functions.call("+", (values, functions.case(((known, one),), none)))
+        call = replace(call, name="COUNT")
+        rows = Ref(
+            self._kept(call, _Kind.COUNT_ROWS, None)
+            if call.condition is None
+            else self._kept(call, _Kind.COUNT, self._filtered(call, one))
+        )
+        length: Expression = rows
+        if call.distinct:
+            bound = self._filtered(call, bound)
+            known = functions.call(">", (rows, Ref(self._kept(call, _Kind.COUNT, bound))))
+            values = Ref(self._kept(call, _Kind.COUNT_DISTINCT, bound))
+            length = functions.call("+", (values, functions.case(((known, one),), none)))
+        return length if call.condition is None else functions.call("nullif", (length, none))
 
     def _ranked(self, node: exp.Bracket, inner: exp.Expr) -> Expression | None:
         """Return an element of a sorted list of one person's values, or of their n largest.
@@ -275,15 +290,21 @@ class PersonGroups:
         kind, argument, fraction = self._read(call)
         order: tuple[Order, ...] = ()
         if kind in _ENDS:
-            argument, order = self._ordered(call, argument)
+            argument, order = self._ordered(call, argument, last=kind is _Kind.LAST)
         bound = None if argument is None else self._inner.bind(argument)
         by = self._by(call) if kind in _PLACES.values() else None
-        if call.condition is not None:
-            condition = self._inner.bind_condition(call.condition)
-            value = Literal(1, sqltype.INTEGER) if bound is None else bound
-            bound = functions.case(((condition, value),), Literal(None, sqltype.NULL))
-            kind = _Kind.COUNT if kind is _Kind.COUNT_ROWS else kind
+        if call.condition is not None and kind is _Kind.COUNT_ROWS:
+            kind, bound = _Kind.COUNT, Literal(1, sqltype.INTEGER)
+        if bound is not None:
+            bound = self._filtered(call, bound)
         return self._kept(call, kind, bound, fraction=fraction, by=by, order=order)
+
+    def _filtered(self, call: aggregates.Call, value: Expression) -> Expression:
+        """Return a value that is NULL where the aggregate's FILTER isn't true."""
+        if call.condition is None:
+            return value
+        condition = self._inner.bind_condition(call.condition)
+        return functions.case(((condition, value),), Literal(None, sqltype.NULL))
 
     def _kept(
         self, call: aggregates.Call, kind: RowAggregateKind, bound: Expression | None, **rest: Any
@@ -317,17 +338,21 @@ class PersonGroups:
         return self._kept(call, _Kind.SUM, bound)
 
     def _ordered(
-        self, call: aggregates.Call, argument: exp.Expr | None
+        self, call: aggregates.Call, argument: exp.Expr | None, *, last: bool = False
     ) -> tuple[exp.Expr, tuple[Order, ...]]:
-        """Return what FIRST or LAST gives, and its order."""
+        """Return what FIRST, LAST or an element of LIST gives, and its order.
+
+        The rows of a FILTER come before the others, for LAST after them.
+        """
         ordered = isinstance(argument, exp.Order) and argument.this is not None
-        if not ordered or argument is None or call.condition is not None:
+        if not ordered or argument is None:
             raise self._statement.unsupported(
-                f"{call.name} needs an order, and no FILTER.",
-                call.node,
-                hint=f"{call.name}(x ORDER BY y)",
+                f"{call.name} needs an order.", call.node, hint=f"{call.name}(x ORDER BY y)"
             )
         items = []
+        if call.condition is not None:
+            passes = self._filtered(call, Literal(1, sqltype.INTEGER))
+            items.append(Order(passes, descending=False, nulls_first=last))
         for item in argument.expressions:
             value = self._inner.bind(item.this)
             items.append(

@@ -9,6 +9,7 @@ from sqlglot import exp
 from dp_sql.parser.aggregates import is_interval
 from dp_sql.parser.blocks import Blocks
 from dp_sql.parser.linear import form_of
+from dp_sql.parser.lists import unfold
 from dp_sql.parser.options import check_places
 from dp_sql.parser.planar_calls import is_planar
 from dp_sql.parser.release_block import RELEASED
@@ -32,6 +33,8 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
     parsed = parse_text(text)
     tree = parsed.tree
     named = isinstance(tree, exp.Select) and all(isinstance(i, exp.Alias) for i in tree.expressions)
+    ends = _ends(tree)
+    unfold(tree, catalog)
     statement = Statement(text, catalog, describe)
     check_places(statement, parsed.tree)
     bound = Blocks(statement).query(parsed.tree, Environment({}), top=True)
@@ -44,7 +47,6 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
     rendered, items, shown, forms = _aligned(bound.tree, statement.releases)
     sql = render(rendered)
     order = sql.rpartition(f'"{RELEASED}"."{statement.releases[0].name}"')[2] if shown else ""
-    ends = _ends(parsed.tree)
     public = tuple(sorted(statement.public_tables))
     return Query(
         tuple(statement.releases),

@@ -14,8 +14,13 @@ from dp_sql.schema.document import Document, Where, dotted
 _NEED_DELTA = (AccountantKind.RENYI, AccountantKind.ZCDP, AccountantKind.ADVANCED)
 
 
-def budget_spec(document: Document, where: Where, budget: models.Budget) -> BudgetSpec:
-    """Return a table's budget, its delta divided; raise SchemaError for amounts that clash."""
+def budget_spec(
+    document: Document, where: Where, budget: models.Budget, blocks: str | None
+) -> BudgetSpec:
+    """Return a table's budget, its delta divided; raise SchemaError for amounts that clash.
+
+    blocks: as BudgetSpec has it.
+    """
     kind = AccountantKind(budget.accountant)
     delta = Fraction(0) if budget.delta is None else budget.delta
     selection = budget.selection_delta
@@ -56,7 +61,7 @@ def budget_spec(document: Document, where: Where, budget: models.Budget) -> Budg
         case _:
             assert_never(kind)
     cap = _cap(document, (*where, "per_analyst"), budget, kind, selection)
-    return BudgetSpec(budget.epsilon, delta, kind, selection, Renew(budget.renew), cap=cap)
+    return BudgetSpec(budget.epsilon, delta, kind, selection, Renew(budget.renew), blocks, cap)
 
 
 def _cap(

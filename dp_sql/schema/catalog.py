@@ -82,7 +82,8 @@ class BudgetSpec:
     selection_delta: the part of delta that key selection and local sensitivity may spend; under
     `advanced`, what all deltas of statements may add up to, those of Gaussian noise too.
     renew: all amounts are those of one period. blocks: the column whose values have these amounts
-    each, in lower case, or None. cap: below the amounts; None where all analysts share them.
+    each, in lower case, and its type, as `day DATE`, or None: another type would give the same rows
+    other blocks. cap: below the amounts; None where all analysts share them.
     """
 
     epsilon: Fraction
@@ -92,6 +93,14 @@ class BudgetSpec:
     renew: Renew = Renew.NEVER
     blocks: str | None = None
     cap: Cap | None = None
+
+    @property
+    def block_column(self) -> str | None:
+        """The lower-cased column whose values are the blocks, or None."""
+        if self.blocks is None:
+            return None
+        column, _, type_ = self.blocks.rpartition(" ")
+        return column or type_
 
     @property
     def of_analyst(self) -> BudgetSpec | None:

@@ -221,7 +221,7 @@ class Budget(_Keys):
         "all of it for `sequential` and `pure`, unless given.",
     )
     blocks: Word | None = Field(
-        default=None, description="A column whose values have a budget each. Not supported yet."
+        default=None, description="A column, such as the day: each of its values has this budget."
     )
     per_analyst: Amounts | None = Field(
         default=None,
@@ -284,6 +284,9 @@ class Column(_Keys):
     constant_per_unit: bool = Field(
         default=False,
         description="True where all rows of a unit agree. Only `false` is supported yet.",
+    )
+    immutable: bool = Field(
+        default=False, description="True where a row keeps its value for ever (a column of blocks)."
     )
     protected: bool | None = Field(
         default=None,

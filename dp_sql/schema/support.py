@@ -51,8 +51,6 @@ def _in_budget(where: Where, budget: models.Budget) -> Iterator[_Unsupported]:
             "use renyi: by how much noise on integers raises the mu of a Gaussian is not proved",
             budget.accountant,
         )
-    if budget.blocks is not None:
-        yield _Unsupported((*where, "blocks"), "remove it; the budget then covers the whole table")
 
 
 def _in_column(where: Where, column: models.Column) -> Iterator[_Unsupported]:

@@ -133,7 +133,7 @@ def test_the_ledger_remembers_who_asked_and_what_is_left(run: Run, schema: str) 
     second = run("query", schema, "-c", COUNT, "--epsilon", "1")
     assert first.status == second.status == 0
     assert first.err != second.err
-    assert Path(schema).with_suffix(".ledger").is_file()
+    assert Path(schema).with_name("dp_sql.ledger").is_file()
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_schema_alone_opens_the_shell(run: Run, schema: str) -> None:
     assert ran.status == 0
     assert "purchases" in ran.out
     assert "one" not in ran.out
-    assert not Path(schema).with_suffix(".ledger").with_name("memory").exists()
+    assert not Path(schema).with_name("dp_sql.ledger").with_name("memory").exists()
 
 
 def test_a_pipe_goes_on_after_an_error_and_ends_with_status_1(run: Run, schema: str) -> None:

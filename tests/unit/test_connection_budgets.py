@@ -124,6 +124,18 @@ def test_each_sees_the_table_and_his_or_her_own_part(ada: dp_sql.Connection, sch
 
 def test_several_tables_are_one_charge_to_the_unit(schema: Path, clock: Clock) -> None:
     with dp_sql.connect(schema, reuse=False) as owner:
+        explained = owner.explain(
+            "SELECT COUNT(*) FROM orders JOIN visits USING (id)", epsilon="0.5"
+        )
+        assert (
+            "Cost over all tables: epsilon 1\n"
+            "  of the budget of each `customer` over all tables: takes epsilon 1 (50 %); 2 like it fit"
+        ) in explained
+        owner.sql("SELECT COUNT(*) FROM orders JOIN visits USING (id)", epsilon="0.125")
+        first = owner.budget()["visits"].people
+        assert first is not None
+        assert first.spent.pure == 10**12 // 4
+    with dp_sql.connect(schema, ledger=":memory:", reuse=False) as owner:
         result = owner.sql(BOTH, epsilon=1)
         spent = sum((cost.epsilon for cost in result.cost.values()), Fraction(0))
         people = owner.budget()["visits"].people
@@ -201,6 +213,40 @@ def test_no_edited_or_copied_schema_refills_anything(schema: Path, tmp_path: Pat
         with pytest.raises(LedgerError, match=r"Editing a schema|over all tables|to protect"):
             dp_sql.connect(copy, ledger=ledger)
     assert check_schema(copy, ledger=ledger).errors > 0
+
+
+def test_whatever_a_schema_is_called_the_data_have_one_ledger(schema: Path, tmp_path: Path) -> None:
+    with dp_sql.connect(schema) as owner:
+        owner.sql(COUNT, epsilon="0.9")
+    assert schema.with_name("dp_sql.ledger").is_file()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path)
+    folder = SCHEMA.replace('"duckdb://"', str(tmp_path / "linked"))
+    places = ((tmp_path, None, SCHEMA), (elsewhere, tmp_path, SCHEMA), (elsewhere, None, folder))
+    for number, (place, data, text) in enumerate(places):
+        copy = place / f"{number}.yaml"
+        copy.write_text(text, encoding="utf-8")
+        with (
+            dp_sql.connect(copy, data_dir=data) as again,
+            pytest.raises(BudgetExceededError, match=r"0\.1\d* of epsilon 1 is left"),
+        ):
+            again.sql(COUNT, epsilon="0.5")
+        shown = budgets_text(Where(copy, data_dir=data), None)
+        assert "90 % used" in shown
+        assert len(list(place.glob("*.ledger"))) == (1 if place == tmp_path else 0)
+
+
+def test_a_ledger_under_its_former_name_is_not_forgotten(schema: Path) -> None:
+    with dp_sql.connect(schema, ledger=schema.with_suffix(".ledger")) as owner:
+        owner.sql(COUNT, epsilon=1)
+    with pytest.raises(LedgerError, match="has the name of the schema") as failure:
+        dp_sql.connect(schema)
+    assert failure.value.hint is not None
+    assert "ledger: shop.ledger" in failure.value.hint
+    edited(schema, ("version: 1\n", "version: 1\nledger: shop.ledger\n"))
+    with dp_sql.connect(schema) as owner, pytest.raises(BudgetExceededError):
+        owner.sql(COUNT, epsilon="0.1")
 
 
 def test_a_table_under_another_name_is_the_same_table(schema: Path, tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ def test_the_hook_for_caps_counts_what_an_analyst_sees_for_the_first_time(folder
         def learned(connection: dp_sql.Connection, draws: Draws | None = None) -> tuple[Any, Any]:
             prepared = connection._prepare(CITIES, *[None] * 5)
             known = connection._repeats.known(prepared, Draws() if draws is None else draws)
-            return dict(known.prepared.costs), dict(known.learned)
+            return dict(known.prepared.costs), dict(known.learned.costs)
 
         cost = ada.sql(CITIES).cost
         assert learned(ada) == ({}, {})
@@ -431,8 +431,8 @@ def test_a_refresh_costs_and_is_the_owners(folder: Path) -> None:
 
 
 def test_without_the_store_everything_is_paid_again(folder: Path) -> None:
-    file = folder / "people.ledger.answers"
-    with connected(folder) as connection:
+    file = folder / "own.ledger.answers"
+    with connected(folder, ledger=folder / "own.ledger") as connection:
         for lose in (
             file.unlink,
             lambda: connection._answers.clear("owner"),

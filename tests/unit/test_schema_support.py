@@ -19,7 +19,6 @@ UNSUPPORTED: dict[str, tuple[str, str, str, int, int]] = {  # old, new, name, li
         14,
     ),
     "gdp": ("accountant: renyi", "accountant: gdp", "tables.orders.budget.accountant: gdp", 15, 51),
-    "blocks": ("accountant: renyi", "blocks: ordered_on", "tables.orders.budget.blocks", 15, 39),
     "constant": (
         "max_length: 200",
         "constant_per_unit: true",
