@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from repeat_cases import ABOVE, BIG, CITIES, COUNT, connected, filled, schema, spent
 
 import dp_sql
 from dp_sql import repeats, stages
@@ -24,33 +23,6 @@ from dp_sql.errors import (
 )
 from dp_sql.repeats import Draws
 
-SCHEMA = """
-version: 1
-database: "duckdb://"
-privacy: {level: user, unit: person, defaults: {epsilon: 0.25, delta: 1e-9}, caps: {epsilon: 100}}
-tables:
-  people:
-    source: people.csv
-    owner: id
-    budget: {epsilon: 500, delta: 1e-3}
-    limits: {max_groups: 2, max_rows_per_group: 3}
-    columns:
-      id: {type: integer}
-      city: {type: varchar, values: [oslo, rome, bonn], nullable: false}
-      job: {type: varchar}
-      pay: {type: double, bounds: [-5, 10]}
-      age: {type: integer, bounds: [0, 99]}
-  towns:
-    public: true
-    source: towns.csv
-    columns:
-      city: {type: varchar, unique: true}
-      big: {type: boolean}
-"""
-COUNT = "SELECT COUNT(*) FROM people"
-CITIES = "SELECT city, COUNT(*), AVG(pay) FROM people GROUP BY city"
-BIG = "SELECT COUNT(*) FROM people p JOIN towns t ON p.city = t.city WHERE t.big"
-ABOVE = "SELECT COUNT(*) FROM people WHERE pay > (SELECT AVG(pay) FROM people)"
 KINDS = [
     COUNT,
     CITIES,
@@ -70,28 +42,6 @@ KINDS = [
     "WITH one AS (SELECT id, SUM(pay) AS s FROM people GROUP BY id) SELECT AVG(CLAMP(s, 0, 9)) FROM one",
 ]
 Open = Callable[..., dp_sql.Connection]
-
-
-def schema(folder: Path, **changes: str) -> Path:
-    """Return a schema in which each old text has become the new one."""
-    text = SCHEMA
-    for old, new in changes.items():
-        assert old in text
-        text = text.replace(old, new)
-    path = folder / "people.yaml"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def filled(folder: Path) -> Path:
-    rows = [
-        f"{i},{'oslo rome bonn'.split()[i % 3]},{'abc'[i % 3]},{i % 10},{i % 90}"
-        for i in range(600)
-    ]
-    (folder / "people.csv").write_text("id,city,job,pay,age\n" + "\n".join(rows) + "\n", "utf-8")
-    (folder / "towns.csv").write_text("city,big\noslo,true\nrome,true\nbonn,false\n", "utf-8")
-    schema(folder)
-    return folder
 
 
 @pytest.fixture
@@ -117,16 +67,6 @@ def people(shared: dp_sql.Connection) -> dp_sql.Connection:
     """Return a connection to which nothing was asked of the data as they are now."""
     shared.refresh()
     return shared
-
-
-@contextmanager
-def connected(folder: Path, **options: Any) -> Iterator[dp_sql.Connection]:
-    with dp_sql.connect(folder / "people.yaml", **options) as connection:
-        yield connection
-
-
-def spent(connection: dp_sql.Connection) -> Mapping[str, Any]:
-    return {name: state.spent for name, state in connection.budget().items()}
 
 
 @pytest.mark.parametrize("sql", KINDS)
@@ -272,59 +212,6 @@ def test_a_repeat_counts_against_the_cap_of_who_sees_it_first(folder: Path) -> N
             assert owner._ledger.verify().problems == ()
 
 
-def test_a_schema_that_says_something_else_has_no_answer_yet(folder: Path) -> None:
-    with connected(folder) as connection:
-        connection.sql(CITIES)
-    for old, new in {
-        "bounds: [-5, 10]": "bounds: [-5, 11]",
-        "max_groups: 2": "max_groups: 1",
-        "max_rows_per_group: 3": "max_rows_per_group: 2",
-        "[oslo, rome, bonn]": "[oslo, rome]",
-        "owner: id\n": "owner: id\n    data_version: 2\n",
-        "type: double, bounds": "type: float, bounds",
-        "caps: {epsilon: 100}}": "caps: {epsilon: 100}}\nsampler: opendp",
-        "epsilon: 0.25, delta: 1e-9": "epsilon: 0.25, delta: 2e-9",
-    }.items():
-        schema(folder, **{old: new})
-        with connected(folder) as connection:
-            assert bool(connection.sql(CITIES).cost) == (old != "epsilon: 0.25, delta: 1e-9"), new
-    schema(folder)
-    with connected(folder) as connection:
-        assert connection.sql(CITIES).cost == {}  # the first one is still there
-
-
-def test_what_the_schema_says_of_other_things_changes_nothing(folder: Path) -> None:
-    with connected(folder) as connection:
-        connection.sql(CITIES)
-    schema(
-        folder,
-        **{"unit: person": "unit: citizen", "budget: {epsilon: 500,": "budget: {epsilon: 5e2,"},
-    )
-    with connected(folder) as connection:
-        assert connection.sql(CITIES).cost == {}
-
-
-def test_a_public_table_with_other_rows_makes_another_release(folder: Path) -> None:
-    def cost() -> object:
-        with connected(folder) as connection:
-            return connection.sql(BIG).cost
-
-    towns = folder / "towns.csv"
-    text = towns.read_text("utf-8")
-    assert cost()
-    towns.write_text(text.replace("rome,true", "rome,false"), "utf-8")
-    assert cost()
-    lines = text.splitlines()
-    towns.write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n", "utf-8")
-    assert not cost()  # the rows of the first time, in another order
-    with connected(folder) as connection:
-        connection.sql(COUNT)
-        towns.write_text(text + "kyiv,true\n", "utf-8")
-    with connected(folder) as connection:
-        assert connection.sql(COUNT).cost == {}  # which doesn't read it
-        assert connection.sql(BIG).cost
-
-
 def test_another_engine_version_or_form_makes_another_release(
     people: dp_sql.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,30 +315,6 @@ def test_a_refresh_costs_and_is_the_owners(folder: Path) -> None:
         assert owner.sql(COUNT).cost == {}
         owner.refresh()
         assert owner.sql(COUNT).cost
-
-
-def test_without_the_store_everything_is_paid_again(folder: Path) -> None:
-    file = folder / "own.ledger.answers"
-    with connected(folder, ledger=folder / "own.ledger") as connection:
-        for lose in (
-            file.unlink,
-            lambda: connection._answers.clear("owner"),
-            lambda: file.write_bytes(b"x"),
-        ):
-            assert connection.sql(COUNT).cost
-            assert connection.sql(COUNT).cost == {}
-            lose()
-        assert connection.sql(COUNT).cost
-        assert connection._ledger.verify().problems == ()
-
-
-def test_answers_of_another_ledger_are_none(folder: Path) -> None:
-    with connected(folder, ledger=folder / "one.ledger") as connection:
-        connection.sql(COUNT)
-    shutil.copy(folder / "one.ledger.answers", folder / "two.ledger.answers")
-    with connected(folder, ledger=folder / "two.ledger") as connection:
-        assert connection.sql(COUNT).cost
-        assert connection.sql(COUNT).cost == {}
 
 
 def test_an_answer_of_too_many_numbers_is_not_kept(
