@@ -220,6 +220,9 @@ def test_another_engine_version_or_form_makes_another_release(
         with monkeypatch.context() as patch:
             patch.setattr(repeats, name, "another")
             assert people.sql(COUNT).cost
+    with monkeypatch.context() as patch:
+        patch.setattr(people._repeats, "_sampler", "opendp")
+        assert people.sql(COUNT).cost
     monkeypatch.setattr(type(people._engine), "version", "duckdb 1.0")
     assert people.sql(COUNT).cost
 

@@ -26,7 +26,6 @@ def test_a_schema_that_says_something_else_has_no_answer_yet(folder: Path) -> No
         "[oslo, rome, bonn]": "[oslo, rome]",
         "owner: id\n": "owner: id\n    data_version: 2\n",
         "type: double, bounds": "type: float, bounds",
-        "caps: {epsilon: 100}}": "caps: {epsilon: 100}}\nsampler: opendp",
         "epsilon: 0.25, delta: 1e-9": "epsilon: 0.25, delta: 2e-9",
     }.items():
         schema(folder, **{old: new})
