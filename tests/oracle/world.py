@@ -42,6 +42,8 @@ class Seen:
 class NoState:
     """A budget without a history, for EXPLAIN."""
 
+    people = None
+
     def lines(self) -> list[str]:
         return []
 
