@@ -16,18 +16,17 @@ from dp_sql import stages
 from dp_sql.accuracy import accurate, read_asked, too_dear
 from dp_sql.amounts import Amounts, parts, read_amounts
 from dp_sql.batch import Spending, read_batch
-from dp_sql.budget import is_url, open_ledger
+from dp_sql.budget import is_url, open_answers, open_ledger
 from dp_sql.budget.record import (
     OWNER,
     Asked,
-    Charge,
     Entry,
     Receipt,
     StatementRecord,
     Status,
 )
 from dp_sql.budget.state import BudgetState
-from dp_sql.charges import charges_of, together, with_times
+from dp_sql.charges import charges_of, with_times
 from dp_sql.cursor import Cursor
 from dp_sql.errors import (
     BudgetExceededError,
@@ -49,9 +48,10 @@ from dp_sql.plan.release import Release
 from dp_sql.postprocess import Answer, PostProcessor, new_database
 from dp_sql.privacy.amount import Amount
 from dp_sql.privacy.cost import Cost
+from dp_sql.repeats import Draws, Known, Repeats
 from dp_sql.result import Interval, Result
 from dp_sql.sampling import sampled
-from dp_sql.schema.catalog import Catalog
+from dp_sql.schema.catalog import Catalog, ascii_lower
 from dp_sql.schema.loader import load
 from dp_sql.tune import Ends, Tuning, place_of, tune
 
@@ -67,6 +67,7 @@ class Connection:
         data_dir: str | PathLike[str] | None = None,
         ledger: str | PathLike[str] | None = None,
         analyst: str | None = None,
+        reuse: bool = True,
     ) -> None:
         self._catalog: Catalog = load(schema, database=database)
         self._analyst = OWNER if analyst is None else _analyst(analyst)
@@ -85,7 +86,9 @@ class Connection:
                 started.result(),
                 self._sampler,
             )
-            self._ledger = open_ledger(ledger_place(self._catalog, ledger, database, folder))
+            place = ledger_place(self._catalog, ledger, database, folder)
+            self._ledger = open_ledger(place)
+            self._answers = open_answers(place, self._ledger)
             try:
                 self._identities = self._register()
             except BaseException:
@@ -94,6 +97,8 @@ class Connection:
         except BaseException:
             self._engine.close()
             raise
+        parts = (self._catalog, self._engine, self._post, self._sampler, self._identities)
+        self._repeats = Repeats(self._answers if reuse else None, *parts, self._analyst)
 
     def _register(self) -> dict[str, str]:
         identities, unit, people = {}, self._catalog.unit, None
@@ -138,12 +143,14 @@ class Connection:
             if setting is not None:
                 return self._set(setting)
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
+            draws = Draws()
+            known = self._repeats.known(prepared, draws)
         try:
-            receipts = self._reserve([(query, prepared)])
+            receipts = self._reserve([(query, known)])
         except BudgetExceededError as error:
             raise too_dear(error, prepared.query) from None
         with self._answering(receipts):
-            return self._run(prepared)
+            return self._run(known, receipts[0], draws)
 
     def batch(
         self,
@@ -172,8 +179,11 @@ class Connection:
 
         prepared = prepare(asked.split(prepare(asked.even())))
         asked.check(prepared)
-        with self._answering(self._reserve(list(zip(asked.queries, prepared, strict=True)))):
-            return [self._run(one) for one in prepared]
+        draws = Draws()
+        known = [self._repeats.known(one, draws) for one in prepared]
+        receipts = self._reserve(list(zip(asked.queries, known, strict=True)))
+        with self._answering(receipts):
+            return [self._run(*one, draws) for one in zip(known, receipts, strict=True)]
 
     def _of_batch(
         self, query: str, spending: Spending, sample_rate: Amount | None
@@ -181,16 +191,15 @@ class Connection:
         with self._with_example(query):
             return self._prepare(query, spending.epsilon, spending.delta, None, None, sample_rate)
 
-    def _run(self, prepared: stages.Prepared) -> Result:
+    def _run(self, known: Known, receipt: Receipt | None, draws: Draws) -> Result:
         """Answer a statement that is paid."""
-        answer, released = stages.run(
-            prepared, self._catalog, self._engine, self._post, self._sampler
-        )
+        answer = self._repeats.run(known, receipt, draws)
 
         def spread(level: float) -> list[tuple[Interval, ...]]:
-            return stages.intervals(prepared, answer, released, self._post, self._sampler, level)
+            return known.course.intervals(answer, level)
 
-        return Result(answer, self._costs(prepared.costs), spread, prepared.query.notes)
+        costs, notes = self._costs(known.prepared.costs), known.prepared.query.notes
+        return Result(answer, costs, spread, notes, repeated=bool(known.free))
 
     def explain(
         self,
@@ -206,11 +215,13 @@ class Connection:
         self._open()
         with self._with_example(query):
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
+            known = self._repeats.known(prepared, Draws())
         states = {
             table: self._ledger.state(self._identities[table], self._own, charge.blocks)
-            for table, charge in charges_of(prepared, self._catalog).items()
+            for table, charge in charges_of(known.prepared, self._catalog).items()
         }
-        return explanation(prepared, self._catalog, states)
+        learned = self._repeats.learned(known)
+        return explanation(known.prepared, self._catalog, states, known.free, learned)
 
     def tune(
         self,
@@ -241,6 +252,17 @@ class Connection:
             self._catalog.tables[name].name: self._state(identity)
             for name, identity in self._identities.items()
         }
+
+    def refresh(self, *tables: str) -> None:
+        """Have statements about these protected tables drawn anew, because their data are new.
+
+        Without a name, about all of them. What was asked before costs again then. Only the owner may:
+        raises LedgerError for an analyst, ParameterError for a table that has no budget.
+        """
+        self._open()
+        named = [ascii_lower(self._catalog.protected(table)[0].name) for table in tables]
+        names = named or list(self._identities)
+        self._answers.refresh((self._identities[name] for name in names), self._analyst)
 
     def ledger(self) -> Iterator[Entry]:
         """Yield what was asked and what it cost, oldest first: an analyst's own, for the owner all."""
@@ -285,6 +307,7 @@ class Connection:
             self._closed = True
             self._engine.close()
             self._post.close()
+            self._answers.close()
             self._ledger.close()
 
     def __enter__(self) -> Self:
@@ -378,23 +401,24 @@ class Connection:
         answer = Answer(("explain",), ("VARCHAR",), rows, ())
         return Result(answer, {}, lambda _: [(None,) for _ in rows])
 
-    def _reserve(self, asked: Sequence[tuple[str, stages.Prepared]]) -> tuple[Receipt, ...]:
-        """Debit every table of some statements, all or none, durably, before a row is read."""
-        records = []
-        for query, prepared in asked:
-            owed: dict[str, Charge] = {}
-            for table, charge in charges_of(prepared, self._catalog).items():
-                identity = self._identities[table]
-                owed[identity] = together(owed[identity], charge) if identity in owed else charge
-            if owed:
-                records.append((StatementRecord(uuid.uuid4().hex, self._analyst, query), owed))
+    def _reserve(self, asked: Sequence[tuple[str, Known]]) -> list[Receipt | None]:
+        """Debit every table of some statements, all or none, durably, before a row is read.
+
+        A statement that was free because it was asked before is recorded at no cost: its receipt is
+        like the others. None is that of a statement that nothing protected decides.
+        """
+        paid = []
+        for query, known in asked:
+            if owed := self._repeats.owed(known):
+                paid.append((StatementRecord(uuid.uuid4().hex, self._analyst, query), owed))
         try:
-            return self._ledger.reserve_all(records) if records else ()
+            receipts = iter(self._ledger.reserve_all(paid) if paid else ())
         except BudgetExceededError as error:
-            raise with_times(error, [one for _, one in asked], self._catalog) from None
+            raise with_times(error, [one.learned for _, one in asked], self._catalog) from None
+        return [next(receipts) if known.listed.costs else None for _, known in asked]
 
     @contextmanager
-    def _answering(self, receipts: Sequence[Receipt]) -> Iterator[None]:
+    def _answering(self, receipts: Sequence[Receipt | None]) -> Iterator[None]:
         """Note in the ledger whether statements that are paid were answered: all of them, or none."""
         status = Status.FAILED
         try:
@@ -402,7 +426,8 @@ class Connection:
             status = Status.ANSWERED
         finally:
             for receipt in receipts:
-                self._ledger.finish(receipt, status)
+                if receipt is not None:
+                    self._ledger.finish(receipt, status)
 
     def _costs(self, costs: Mapping[str, Cost]) -> dict[str, Cost]:
         return {self._catalog.tables[table].name: cost for table, cost in costs.items()}
@@ -415,6 +440,7 @@ def connect(
     data_dir: str | PathLike[str] | None = None,
     ledger: str | PathLike[str] | None = None,
     analyst: str | None = None,
+    reuse: bool = True,
 ) -> Connection:
     """Open the protected tables that a schema file declares.
 
@@ -422,10 +448,19 @@ def connect(
     of `source` files. ledger: the file that holds the budget, the URL of a PostgreSQL database that
     does (postgresql://…), or ":memory:" for one that is forgotten; by default it lies beside the
     data. analyst: who asks, for the ledger; None is the owner, who sees everybody's statements.
+    reuse: whether what was released before is shown again at no cost; without it every statement is
+    drawn anew and paid, and nothing is kept for later.
 
     Raises SchemaError, EngineError, LedgerError, or ParameterError for an analyst called "owner".
     """
-    return Connection(schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst)
+    return Connection(
+        schema,
+        database=database,
+        data_dir=data_dir,
+        ledger=ledger,
+        analyst=analyst,
+        reuse=reuse,
+    )
 
 
 def _analyst(name: str) -> str:

@@ -45,8 +45,18 @@ if TYPE_CHECKING:
 _FALSE_POSITIVES = Fraction(1, 20)
 
 
-def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, BudgetState]) -> str:
-    """Return the explanation of a prepared statement. states: by lower-cased table name."""
+def explanation(
+    prepared: Prepared,
+    catalog: Catalog,
+    states: Mapping[str, BudgetState],
+    free: Mapping[str, str],
+    learned: Mapping[str, Cost],
+) -> str:
+    """Return the explanation of a prepared statement.
+
+    states: by lower-cased table name. free: why a release costs nothing, by its name. learned: what counts
+    against the analyst's own part of a table's budget, where that isn't the cost.
+    """
     lines = [f"Note: {note}" for note in prepared.query.notes]
     if not prepared.steps:
         lines.append("Reads public data only: plain DuckDB, no noise, no cost.")
@@ -61,6 +71,8 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
             lines += _joint(parsed, steps, consistent=catalog.consistent)
         for step in steps:
             lines += _step(step)
+        if parsed.name in free:
+            lines.append(f"  free: {free[parsed.name]}")
     lines.append("Above the releases: " + prepared.query.residual.sql)
     for table, cost in prepared.costs.items():
         name = catalog.tables[table].name
@@ -73,7 +85,16 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
         lines += [f"  {text}" for text in states[table].lines()]
     lines += _over_all(prepared, states)
     if prepared.steps and not prepared.costs:
-        lines.append("Cost: none, the answer depends on nothing that is protected.")
+        why = (
+            "it was released before" if free else "the answer depends on nothing that is protected"
+        )
+        lines.append(f"Cost: none, {why}.")
+    for table, cost in learned.items():
+        lines.append(
+            f"Of your own part of {catalog.tables[table].name}: epsilon {show(cost.epsilon)}"
+            + (f", delta {show(cost.delta)}" if cost.delta else "")
+            + ", since you are shown it for the first time"
+        )
     if prepared.costs:
         epsilon = max(c.epsilon for c in prepared.costs.values())
         delta = max(c.delta for c in prepared.costs.values())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dp_sql.errors import LedgerError
 
 if TYPE_CHECKING:
+    from dp_sql.budget.answers import Answers
     from dp_sql.budget.ledger import Ledger
     from dp_sql.budget.store import Store
 
@@ -30,6 +31,13 @@ def open_ledger(where: str | Path) -> Ledger:
     from dp_sql.budget.ledger import Ledger  # noqa: PLC0415  only who opens one needs a database
 
     return Ledger(open_store(where))
+
+
+def open_answers(where: str | Path, ledger: Ledger) -> Answers:
+    """Return the store of answers beside the ledger at `where`; for one in memory it is in memory too."""
+    from dp_sql.budget.answers import Answers, store_beside  # noqa: PLC0415  likewise
+
+    return Answers(store_beside(where), ledger.charged)
 
 
 def open_store(where: str | Path) -> Store:

@@ -17,9 +17,16 @@ _CHARGES = (
     "FROM entries AS e JOIN statements AS s ON e.statement = s.id "
     "LEFT JOIN scopes AS x ON x.entry = e.id WHERE e.identity = :identity"
 )
-_LAST_OF_TABLE = f"{_CHARGES} ORDER BY e.id DESC LIMIT 1"
-_LAST_OF_ANALYST = f"{_CHARGES} AND s.analyst = :analyst ORDER BY s.id DESC LIMIT 1"
+_LAST_OF_TABLE = f"{_CHARGES} AND e.epsilon <> '0' ORDER BY e.id DESC LIMIT 1"
+_LAST_OF_ANALYST = (
+    f"{_CHARGES} AND e.epsilon <> '0' AND s.analyst = :analyst ORDER BY s.id DESC LIMIT 1"
+)
 _OF_STATEMENT = f"{_CHARGES} AND e.statement = :statement"
+
+_CHARGED = (
+    "SELECT e.identity FROM statements AS s JOIN entries AS e ON e.statement = s.id "
+    "WHERE s.query_id = :query_id AND e.epsilon <> '0'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,12 @@ def spend_of(connection: Transaction, statement: int, identity: str) -> Spend | 
         return None
     with readable(f"entry {row['id']}"):
         return _spend(row)
+
+
+def charged(connection: Transaction, query_id: str) -> frozenset[str]:
+    """Return the identities of the tables that a statement cost something, none for an unknown one."""
+    found = connection.execute(_CHARGED, {"query_id": query_id})
+    return frozenset(row[0] for row in found)
 
 
 def _spend(row: Any) -> Spend:

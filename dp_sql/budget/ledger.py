@@ -30,6 +30,7 @@ from typing import Self
 
 from dp_sql.budget import rows
 from dp_sql.budget.accountant import Spend, order_of
+from dp_sql.budget.charges import charged
 from dp_sql.budget.debit import Debit, Owed, append, charge_table, registered, with_people
 from dp_sql.budget.left import Refused, refusal_of_all
 from dp_sql.budget.lines import Blocks
@@ -206,6 +207,11 @@ class Ledger:
         """Return the blocks of a table that were debited by name, and all that each has spent."""
         with self._store.transaction(write=False) as connection:
             return named_blocks(connection, identity, self._clock())
+
+    def charged(self, query_id: str) -> frozenset[str]:
+        """Return the identities of the tables that a statement was charged to, above nothing."""
+        with self._store.transaction(write=False) as connection:
+            return charged(connection, query_id)
 
     def registrations(self) -> list[Registration]:
         """Return all registered tables, by name."""

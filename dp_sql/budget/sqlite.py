@@ -63,7 +63,7 @@ class SQLiteStore(Store):
         """Return the one connection of this process, opened anew where there is none."""
         if self._connection is None:
             self._connection = self._open()
-        elif self.path is not None and _identity(self.path) != self._file:
+        elif self.path is not None and file_identity(self.path) != self._file:
             raise LedgerError(
                 f"The ledger {self.name} was moved, replaced or removed while it was open.",
                 hint="put the file back, with its -wal, before anything else is asked",
@@ -74,7 +74,7 @@ class SQLiteStore(Store):
         """Return a new connection to a ledger that exists, or to a new one in memory."""
         if self.path is not None:
             _check_header(self.path)
-            self._file = _identity(self.path)
+            self._file = file_identity(self.path)
         connection = _connected(self.path)
         try:
             if self.path is None:
@@ -256,7 +256,7 @@ def _check_header(path: Path) -> None:
         )
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def file_identity(path: Path) -> tuple[int, int] | None:
     """Return what tells this file from one that takes its place, or None where there is none."""
     try:
         status = path.stat()

@@ -40,7 +40,7 @@ def budgets_text(where: Where, analyst: str | None, block: str | None = None) ->
         known = {found.identity for found in ledger.registrations()}
         for name, spec in catalog.tables.items():
             if spec.budget is not None:
-                identity = _identity(where, catalog, name)
+                identity = identity_of(where, catalog, name)
                 lines.append(spec.name)
                 if identity in known:
                     lines += _standing(ledger, identity, spec.budget, analyst)
@@ -82,7 +82,7 @@ def _declared(where: Where, catalog: Catalog, name: str) -> tuple[str, str, Budg
     """Return name, identity and declared budget of a table, or of the unit over all tables."""
     spec = catalog.table(name)
     if spec is not None and spec.budget is not None:
-        return spec.name, _identity(where, catalog, ascii_lower(spec.name)), spec.budget
+        return spec.name, identity_of(where, catalog, ascii_lower(spec.name)), spec.budget
     unit = catalog.unit.name
     if catalog.people is not None and name == unit:
         return unit, people_identity(unit), catalog.people
@@ -128,7 +128,7 @@ def _blocks(ledger: Ledger, identity: str, block: str | None) -> list[str]:
     return [f"  {visible(line)}" for line in lines]
 
 
-def _identity(where: Where, catalog: Catalog, name: str) -> str:
+def identity_of(where: Where, catalog: Catalog, name: str) -> str:
     """Return what the ledger knows a table by, whose data must be there."""
     alone = replace(catalog, tables={name: catalog.tables[name]})
     found = locate(alone, where.data_dir, where.database)

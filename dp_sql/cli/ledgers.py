@@ -211,7 +211,7 @@ def _row(entry: Entry | Raise, name: str) -> list[str]:
             epsilon = show_up(Fraction(spent.epsilon, EPSILON_UNITS))
             delta = show_up(Fraction(spent.delta, DELTA_UNITS)) if spent.delta else "0"
             status = "unanswered" if entry.status is Status.RESERVED else entry.status.value
-            noise = _noise(entry.events)
+            noise = _noise(entry.events) or "released before"
             sql = " ".join(entry.sql.split())
             return [number, time, entry.analyst, name, epsilon, delta, noise, status, sql]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _WELL, _FAILED, _WRONG_COMMAND_LINE = 0, 1, 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
-_COMMANDS = frozenset("repl query check tune demo init budget ledger".split())
+_COMMANDS = frozenset("repl query check tune demo init budget ledger answers".split())
 
 
 def program() -> NoReturn:
@@ -152,6 +152,9 @@ def _parser() -> argparse.ArgumentParser:
         command("budget", None, "show the budget of each table, or raise one"), _add_places
     )
     owner.add_ledger(command("ledger", None, "show, verify or export what was asked"), _add_places)
+    owner.add_answers(
+        command("answers", None, "show what is free to ask again, or end that"), _add_places
+    )
     demo = command("demo", _demo, "open the shell on the purchases in an online music shop")
     demo.add_argument("--fresh", action="store_true", help="forget what was spent in the demo")
     return parser

@@ -11,6 +11,7 @@ from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
 
 from dp_sql.dataclass import dataclass
+from dp_sql.errors import ParameterError
 from dp_sql.privacy.unit import PrivacyUnit
 from dp_sql.schema.sqltype import SqlType
 
@@ -249,6 +250,17 @@ class Catalog:
     def table(self, name: str) -> TableSpec | None:
         """Return the table of that name without regard to ASCII case, or None."""
         return self.tables.get(ascii_lower(name))
+
+    def protected(self, name: str) -> tuple[TableSpec, BudgetSpec]:
+        """Return the protected table of that name, and its budget; ParameterError where there is none."""
+        spec = self.table(name)
+        if spec is None or spec.budget is None:
+            names = [table.name for table in self.tables.values() if table.budget is not None]
+            raise ParameterError(
+                f"there is no protected table {name!r}.",
+                hint=f"one of {', '.join(names) or 'none'}",
+            )
+        return spec, spec.budget
 
 
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)

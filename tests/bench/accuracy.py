@@ -195,7 +195,9 @@ def key_lines(made: list[Scene], folder: Path, runs: int) -> list[str]:
     """Return the lines of the table of private keys."""
     file = zipf(folder)
     (folder / "zipf.yaml").write_text(ZIPF)
-    connection = dp_sql.connect(folder / "zipf.yaml", data_dir=folder, ledger=":memory:")
+    connection = dp_sql.connect(
+        folder / "zipf.yaml", data_dir=folder, ledger=":memory:", reuse=False
+    )
     cases = [("Zipf", connection, file, "events", "uid", "k")]
     cases += [
         (s.name, s.connection, s.file, TABLES[s.name], "customer_id", KEYS[s.name])
@@ -269,7 +271,7 @@ def scenes(folder: Path) -> list[Scene]:
         )
         copy = folder / f"{name}.yaml"
         copy.write_text(text)
-        connection = dp_sql.connect(copy, data_dir=data, ledger=":memory:")
+        connection = dp_sql.connect(copy, data_dir=data, ledger=":memory:", reuse=False)
         made.append(Scene(name, connection, file, *limits))
     return made
 

@@ -99,7 +99,7 @@ def both(folder: Path, level: str, more: str = "") -> Iterator[object]:
         text = text.replace("unit: person, ", "").replace("    owner: uid\n", "")
         text = re.sub("    limits.*\n", "", text)
     (folder / "schema.yaml").write_text(text)
-    connection = dp_sql.connect(folder / "schema.yaml", ledger=":memory:")
+    connection = dp_sql.connect(folder / "schema.yaml", ledger=":memory:", reuse=False)
     plain = duckdb.connect(str(folder / "rows.duckdb"), read_only=True)
     yield connection, plain
     connection.close()

@@ -103,7 +103,7 @@ def answers(
             f"(VALUES {values}) AS v(u, x, y)"
         )
         con.close()
-        with dp_sql.connect(here / "schema.yaml", ledger=":memory:") as connection:
+        with dp_sql.connect(here / "schema.yaml", ledger=":memory:", reuse=False) as connection:
             sql = f"SELECT {call} AS v FROM rows GROUP BY g"
             asked: dict[str, str] = {"epsilon": str(EPSILON), "delta": "1e-9", **amounts}
             found = connection.sql(sql, **asked).fetchall()  # type: ignore[arg-type]

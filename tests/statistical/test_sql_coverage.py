@@ -81,7 +81,7 @@ def connected(folder: Path, level: str) -> dp_sql.Connection:
     ).write_parquet(str(folder / "visits.parquet"))
     owner = OWNER if level == "user" else ""
     (folder / "visits.yaml").write_text(SCHEMA.format(level=level, owner=owner))
-    return dp_sql.connect(folder / "visits.yaml", ledger=":memory:")
+    return dp_sql.connect(folder / "visits.yaml", ledger=":memory:", reuse=False)
 
 
 def coverage(

@@ -46,7 +46,7 @@ def people(tmp_path: Path) -> Iterator[dp_sql.Connection]:
     (tmp_path / "towns.csv").write_text("town\noslo\nrome\n")
     path = tmp_path / "people.yaml"
     path.write_text(SCHEMA, encoding="utf-8")
-    with dp_sql.connect(path, ledger=":memory:") as connection:
+    with dp_sql.connect(path, ledger=":memory:", reuse=False) as connection:
         yield connection
 
 
@@ -169,15 +169,15 @@ def test_a_batch_with_a_statement_that_is_refused_charges_nothing(
 def test_a_failure_leaves_all_charged_and_unanswered(
     people: dp_sql.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, calls = stages.run, []
+    finish, calls = stages.Course.finish, []
 
     def failing(*arguments: Any) -> Any:
         calls.append(people.budget()["people"].statements)
         if len(calls) == 2:
             raise EngineError("it failed")
-        return run(*arguments)
+        return finish(*arguments)
 
-    monkeypatch.setattr(stages, "run", failing)
+    monkeypatch.setattr(stages.Course, "finish", failing)
     with pytest.raises(EngineError):
         people.batch([COUNT, CITIES, COUNT], epsilon=1)
     assert calls == [3, 3]  # all are charged before the first row is read

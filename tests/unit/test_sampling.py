@@ -56,7 +56,7 @@ def opened(folder: Path, *changes: tuple[str, str]) -> dp_sql.Connection:
             con.execute(
                 "CREATE TABLE regions AS SELECT CAST(g AS INTEGER) AS g, 'a' AS name FROM range(3) AS b(g)"
             )
-    return dp_sql.connect(folder / "schema.yaml", ledger=":memory:")
+    return dp_sql.connect(folder / "schema.yaml", ledger=":memory:", reuse=False)
 
 
 EVENT = (
