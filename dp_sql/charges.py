@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dp_sql.budget.record import Charge, StatementRecord
 from dp_sql.errors import BudgetExceededError
 from dp_sql.privacy.blocks import spanned
+from dp_sql.privacy.cost import FREE
 from dp_sql.schema.catalog import Catalog
 from dp_sql.stages import Prepared
 
@@ -50,6 +51,27 @@ def records_of(
         if owed:
             records.append((StatementRecord(uuid.uuid4().hex, analyst, query), owed))
     return records
+
+
+def charges_beside(
+    new: Prepared, listed: Prepared, learned: Prepared, catalog: Catalog, *, capped: bool
+) -> dict[str, Charge]:
+    """Return what a statement owes each table, where parts of it were released before.
+
+    new: with the costs of what is drawn now. listed: of all of it: its tables owe at least nothing, which
+    is recorded. learned: of what is drawn and of what the analyst is shown for the first time; capped:
+    whether he or she may have a part of a budget, against which that counts.
+    Where the two differ, what is drawn is debited of the blocks of both.
+    """
+    drawn, seen = charges_of(new, catalog), charges_of(learned, catalog)
+    found = {}
+    for table, whole in charges_of(listed, catalog).items():
+        charge = found[table] = drawn.get(table, Charge(FREE, whole.blocks))
+        more, budget = seen.get(table), catalog.tables[table].budget
+        apart = capped and budget is not None and budget.cap is not None
+        if apart and more is not None and more.cost != charge.cost:
+            found[table] = Charge(charge.cost, more.blocks, more.cost)
+    return found
 
 
 def times(prepared: Prepared, catalog: Catalog, table: str) -> int:

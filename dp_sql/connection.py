@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,43 +17,42 @@ from dp_sql.accuracy import accurate, read_asked, too_dear
 from dp_sql.advice import advised
 from dp_sql.amounts import Amounts, parts, read_amounts
 from dp_sql.batch import Batch, Spending, read_batch
-from dp_sql.budget import open_ledger
+from dp_sql.budget import open_answers, open_ledger
 from dp_sql.budget.record import (
     OWNER,
     Asked,
-    Charge,
     Entry,
     Receipt,
     Status,
 )
 from dp_sql.budget.state import BudgetState
-from dp_sql.charges import Records, charges_of, records_of, with_times
+from dp_sql.charges import Records, charges_of, with_times
 from dp_sql.cursor import Cursor
 from dp_sql.errors import (
     BudgetExceededError,
     EngineError,
     InternalError,
-    LedgerError,
     ParameterError,
     QueryError,
     UnsupportedSQLError,
 )
 from dp_sql.executor.duckdb_engine import DuckDBEngine
-from dp_sql.executor.sources import data_folder, database_file
 from dp_sql.explain import explanation
-from dp_sql.joint import Way, ways
+from dp_sql.joint import JOINT, Way, ways
 from dp_sql.mechanisms.sampler import sampler_named
 from dp_sql.parser.examples import general
 from dp_sql.parser.setting import Setting, read_setting
 from dp_sql.parser.statement import parse
 from dp_sql.parser.text import starts_with
+from dp_sql.places import analyst_named, ledger_place
 from dp_sql.plan.release import Release
 from dp_sql.postprocess import Answer, PostProcessor, new_database
 from dp_sql.privacy.amount import Amount
 from dp_sql.privacy.cost import Cost
+from dp_sql.repeats import Draws, Known, Repeats
 from dp_sql.result import Interval, Result
 from dp_sql.sampling import sampled
-from dp_sql.schema.catalog import Catalog
+from dp_sql.schema.catalog import Catalog, ascii_lower
 from dp_sql.schema.loader import load
 from dp_sql.tune import Ends, Tuning, place_of, tune
 
@@ -69,9 +68,10 @@ class Connection:
         data_dir: str | PathLike[str] | None = None,
         ledger: str | PathLike[str] | None = None,
         analyst: str | None = None,
+        reuse: bool = True,
     ) -> None:
         self._catalog: Catalog = load(schema, database=database)
-        self._analyst = OWNER if analyst is None else _analyst(analyst)
+        self._analyst = OWNER if analyst is None else analyst_named(analyst)
         folder = None if data_dir is None else Path(data_dir)
         self._sampler = sampler_named(self._catalog.sampler)
         with ThreadPoolExecutor(max_workers=1) as aside:  # a database takes its time to start
@@ -87,7 +87,9 @@ class Connection:
                 started.result(),
                 self._sampler,
             )
-            self._ledger = open_ledger(ledger_place(self._catalog, ledger, database, folder))
+            place = ledger_place(self._catalog, ledger, database, folder)
+            self._ledger = open_ledger(place)
+            self._answers = open_answers(place, self._ledger)
             try:
                 self._identities = self._register()
             except BaseException:
@@ -96,6 +98,8 @@ class Connection:
         except BaseException:
             self._engine.close()
             raise
+        parts = (self._catalog, self._engine, self._post, self._sampler, self._identities)
+        self._repeats = Repeats(self._answers if reuse else None, *parts, self._analyst)
 
     def _register(self) -> dict[str, str]:
         identities, unit, people = {}, self._catalog.unit, None
@@ -140,20 +144,21 @@ class Connection:
             if setting is not None:
                 return self._set(setting)
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
-        records = self._records([(query, charges_of(prepared, self._catalog))])
+            draws = Draws()
+            known = self._repeats.known(prepared, draws)
         try:
-            receipts = self._reserve(records)
+            receipts = self._reserve(self._repeats.records([query], [known]), [known])
         except BudgetExceededError as error:
 
             def fits(smaller: Fraction) -> bool:
                 one = self._prepare(query, smaller, delta, None, None, sample_rate)
-                owed = [(query, charges_of(one, self._catalog))]
-                return self._ledger.has_room(self._records(owed))
+                again = [self._repeats.known(one, Draws())]
+                return self._ledger.has_room(self._repeats.records([query], again))
 
-            error = advised(with_times(error, [prepared], self._catalog), [prepared], fits, 1)
+            error = advised(error, [prepared], fits, 1)
             raise too_dear(error, prepared.query) from None
         with self._answering(receipts):
-            return self._run(prepared, prepared.costs)
+            return self._run(known, receipts[0], draws)
 
     def batch(
         self,
@@ -162,62 +167,74 @@ class Connection:
         epsilon: Amount,
         delta: Amount | None = None,
         weights: Sequence[Amount] | None = None,
+        sample_rate: Amount | None = None,
     ) -> list[Result]:
         """Answer statements that are declared together and share one epsilon; results in their order.
 
         epsilon, delta: of all of them together. weights: how much each statement's squared error
         counts, 1 where not given; the parts of epsilon are then those at which the sum is least
-        (`Result.cost` tells them). Where it is less with noise that is calibrated for all statements
-        together, each result has the cost of the whole batch, and says so in its notes; delta is
-        then that of the session or the schema where none is given. In parts each statement has that.
+        (`Result.cost` tells them). Where noise for all together is less, each result has the cost of
+        the whole batch, and a note. Without delta it is the session's or the schema's, in parts each.
+        sample_rate: each release of each statement reads a fresh sample of the units, as with `sql`.
         All are charged in one transaction, or none is. Raises what `sql` raises; where one of them
         fails after that, all stay charged and none is returned.
         """
         self._open()
         asked = read_batch(queries, epsilon, delta, weights)
         refused: BudgetExceededError | None = None
-        for way in self._ways(asked):
+        for way in self._ways(asked, sample_rate):
+            draws = Draws()
+            known = [self._repeats.known(one, draws) for one in way.prepared]
             try:
-                receipts = self._reserve(self._records(way.owed))
+                receipts = self._reserve(way.records(asked, known, self._repeats), known)
             except BudgetExceededError as error:
-                refused = with_times(error, way.prepared, self._catalog)
+                refused = error
                 continue
+            costs = way.costs(known)
             with self._answering(receipts):
-                rows = zip(way.prepared, way.costs, strict=True)
-                return [self._run(one, costs, way.notes) for one, costs in rows]
+                each = zip(known, receipts, costs, strict=True)
+                return [self._run(one, paid, draws, cost) for one, paid, cost in each]
         if refused is None:
             raise InternalError("a batch has a way to be answered")
 
         def fits(smaller: Fraction) -> bool:
-            found = self._ways(replace(asked, epsilon=smaller))
-            return any(self._ledger.has_room(self._records(one.owed)) for one in found)
+            for way in self._ways(replace(asked, epsilon=smaller), sample_rate):
+                draws = Draws()
+                known = [self._repeats.known(one, draws) for one in way.prepared]
+                if self._ledger.has_room(way.records(asked, known, self._repeats)):
+                    return True
+            return False
 
         raise advised(refused, way.prepared, fits, 8 * len(asked.queries))
 
-    def _ways(self, asked: Batch) -> Iterator[Way]:
+    def _ways(self, asked: Batch, sample_rate: Amount | None) -> Iterator[Way]:
         """Yield the ways to answer a batch, as `joint.ways` does."""
         defaults, session = self._catalog.defaults, self._session
         delta = next((d for d in (asked.delta, session.delta, defaults.delta) if d is not None), 0)
 
-        return ways(asked, Fraction(delta), self._of_batch, self._catalog)
+        def prepare(query: str, spent: Spending) -> stages.Prepared:
+            with self._with_example(query):
+                amounts = spent.epsilon, spent.delta, None, None, sample_rate
+                return self._prepare(query, *amounts, gaussian=spent.gaussian)
 
-    def _of_batch(self, query: str, spent: Spending) -> stages.Prepared:
-        with self._with_example(query):
-            amounts = spent.epsilon, spent.delta
-            return self._prepare(query, *amounts, None, None, None, gaussian=spent.gaussian)
+        return ways(asked, Fraction(delta), prepare, self._catalog)
 
     def _run(
-        self, prepared: stages.Prepared, costs: Mapping[str, Cost], notes: tuple[str, ...] = ()
+        self,
+        known: Known,
+        receipt: Receipt | None,
+        draws: Draws,
+        joint: Mapping[str, Cost] | None = None,
     ) -> Result:
-        """Answer a statement that is paid, with what it cost and what is said of it."""
-        answer, released = stages.run(
-            prepared, self._catalog, self._engine, self._post, self._sampler
-        )
+        """Answer a statement that is paid. joint: what it cost with others, where noise is joint."""
+        answer = self._repeats.run(known, receipt, draws)
 
         def spread(level: float) -> list[tuple[Interval, ...]]:
-            return stages.intervals(prepared, answer, released, self._post, self._sampler, level)
+            return known.course.intervals(answer, level)
 
-        return Result(answer, self._costs(costs), spread, (*prepared.query.notes, *notes))
+        costs = self._costs(known.prepared.costs if joint is None else joint)
+        notes = (*known.prepared.query.notes, *([JOINT] if joint else []))
+        return Result(answer, costs, spread, notes, repeated=bool(known.free))
 
     def explain(
         self,
@@ -233,11 +250,13 @@ class Connection:
         self._open()
         with self._with_example(query):
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
+            known = self._repeats.known(prepared, Draws())
         states = {
             table: self._ledger.state(self._identities[table], self._own, charge.blocks)
-            for table, charge in charges_of(prepared, self._catalog).items()
+            for table, charge in charges_of(known.prepared, self._catalog).items()
         }
-        return explanation(prepared, self._catalog, states)
+        learned = self._repeats.learned(known)
+        return explanation(known.prepared, self._catalog, states, known.free, learned)
 
     def tune(
         self,
@@ -268,6 +287,17 @@ class Connection:
             self._catalog.tables[name].name: self._state(identity)
             for name, identity in self._identities.items()
         }
+
+    def refresh(self, *tables: str) -> None:
+        """Have statements about these protected tables drawn anew, because their data are new.
+
+        Without a name, about all of them. What was asked before costs again then. Only the owner may:
+        raises LedgerError for an analyst, ParameterError for a table that has no budget.
+        """
+        self._open()
+        named = [ascii_lower(self._catalog.protected(table)[0].name) for table in tables]
+        names = named or list(self._identities)
+        self._answers.refresh((self._identities[name] for name in names), self._analyst)
 
     def ledger(self) -> Iterator[Entry]:
         """Yield what was asked and what it cost, oldest first: an analyst's own, for the owner all."""
@@ -312,6 +342,7 @@ class Connection:
             self._closed = True
             self._engine.close()
             self._post.close()
+            self._answers.close()
             self._ledger.close()
 
     def __enter__(self) -> Self:
@@ -408,15 +439,23 @@ class Connection:
         answer = Answer(("explain",), ("VARCHAR",), rows, ())
         return Result(answer, {}, lambda _: [(None,) for _ in rows])
 
-    def _reserve(self, records: Records) -> tuple[Receipt, ...]:
-        """Debit every table of some statements, all or none, durably, before a row is read."""
-        return self._ledger.reserve_all(records) if records else ()
+    def _reserve(self, records: Records, known: Sequence[Known]) -> list[Receipt | None]:
+        """Debit every table of some statements, all or none, durably, before a row is read.
 
-    def _records(self, owed: Iterable[tuple[str, Mapping[str, Charge]]]) -> Records:
-        return records_of(owed, self._identities, self._analyst)
+        A statement that was free because it was asked before is recorded at no cost: its receipt is
+        like the others. None is that of a statement that nothing protected decides. One record may be
+        that of all statements.
+        """
+        try:
+            found = self._ledger.reserve_all(records) if records else ()
+        except BudgetExceededError as error:
+            raise with_times(error, [one.learned for one in known], self._catalog) from None
+        charged = [bool(one.listed.costs) for one in known]
+        receipts = iter(found * sum(charged) if len(found) == 1 else found)
+        return [next(receipts) if some else None for some in charged]
 
     @contextmanager
-    def _answering(self, receipts: Sequence[Receipt]) -> Iterator[None]:
+    def _answering(self, receipts: Sequence[Receipt | None]) -> Iterator[None]:
         """Note in the ledger whether statements that are paid were answered: all of them, or none."""
         status = Status.FAILED
         try:
@@ -424,7 +463,8 @@ class Connection:
             status = Status.ANSWERED
         finally:
             for receipt in receipts:
-                self._ledger.finish(receipt, status)
+                if receipt is not None:
+                    self._ledger.finish(receipt, status)
 
     def _costs(self, costs: Mapping[str, Cost]) -> dict[str, Cost]:
         return {self._catalog.tables[table].name: cost for table, cost in costs.items()}
@@ -437,55 +477,24 @@ def connect(
     data_dir: str | PathLike[str] | None = None,
     ledger: str | PathLike[str] | None = None,
     analyst: str | None = None,
+    reuse: bool = True,
 ) -> Connection:
     """Open the protected tables that a schema file declares.
 
     schema: the YAML file of the data owner. database: overrides its `database`. data_dir: the folder
-    of `source` files. ledger: the file that holds the budget, ":memory:" for one that is forgotten;
-    by default it lies beside the data. analyst: who asks, for the ledger; None is the owner, who
-    sees everybody's statements.
+    of `source` files. ledger: the file that holds the budget, the URL of a PostgreSQL database that
+    does (postgresql://…), or ":memory:" for one that is forgotten; by default it lies beside the
+    data. analyst: who asks, for the ledger; None is the owner, who sees everybody's statements.
+    reuse: whether what was released before is shown again at no cost; without it every statement is
+    drawn anew and paid, and nothing is kept for later.
 
     Raises SchemaError, EngineError, LedgerError, or ParameterError for an analyst called "owner".
     """
-    return Connection(schema, database=database, data_dir=data_dir, ledger=ledger, analyst=analyst)
-
-
-def _analyst(name: str) -> str:
-    """Return the name of an analyst. Raises ParameterError for the owner's, and for none at all."""
-    if name.strip().lower() in ("", OWNER) or not name.isprintable():
-        raise ParameterError(
-            f"an analyst can't be called {name!r}.",
-            hint="another name; leave `analyst` out to ask as the owner",
-        )
-    return name
-
-
-def ledger_place(
-    catalog: Catalog,
-    ledger: str | PathLike[str] | None,
-    database: str | None,
-    data_dir: Path | None = None,
-) -> str | Path:
-    """Return where the ledger lies: as asked, as the schema says, or beside the data.
-
-    ledger, database, data_dir: as `connect` gets them. The result is a file, or ":memory:". Beside a
-    database it has the database's name, in a folder of files it is `dp_sql.ledger`: whatever a schema
-    is called and wherever it lies, the data have one ledger. Raises LedgerError where one lies under
-    the name that it had before.
-    """
-    if ledger is not None:
-        return str(ledger) if str(ledger) == ":memory:" else Path(ledger)
-    if catalog.ledger is not None:
-        return catalog.path.parent / catalog.ledger
-    url = database if database is not None else catalog.database
-    file = database_file(catalog, url)
-    if file is not None:
-        return file.with_name(f"{file.name}.ledger")
-    place = data_folder(catalog, url, data_dir) / "dp_sql.ledger"
-    former = catalog.path.with_suffix(".ledger")
-    if former.exists() and not place.exists():
-        raise LedgerError(
-            f"The ledger of these data is {place}; {former} has the name of the schema.",
-            hint=f"move that file there, with its -wal, or write `ledger: {former.name}` in the schema",
-        )
-    return place
+    return Connection(
+        schema,
+        database=database,
+        data_dir=data_dir,
+        ledger=ledger,
+        analyst=analyst,
+        reuse=reuse,
+    )

@@ -9,7 +9,7 @@ from functools import cache, reduce
 
 from dp_sql.batch import Batch, Spending, error_of
 from dp_sql.budget.record import Charge
-from dp_sql.charges import charges_of
+from dp_sql.charges import Records, charges_of
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import QueryError
 from dp_sql.mechanisms.measurement import coordinates
@@ -18,6 +18,7 @@ from dp_sql.mechanisms.together import joint_epsilon
 from dp_sql.privacy.concentrated import zcdp
 from dp_sql.privacy.cost import Cost
 from dp_sql.privacy.event import selection_delta
+from dp_sql.repeats import Known, Repeats
 from dp_sql.schema.catalog import AccountantKind, Catalog
 from dp_sql.stages import Prepared
 
@@ -30,7 +31,7 @@ _WORTH = 0.9  # joint noise costs delta, so its squared error is to be that much
 _OF_KEYS = Fraction(9, 10)  # of delta: what the statements that select keys may have of it together
 _DIGITS = 10**12
 
-_NOTE = "Its noise was calibrated with that of the whole batch: the cost is that of all of it."
+JOINT = "Its noise was calibrated with that of the whole batch: the cost is that of all of it."
 
 Prepare = Callable[[str, Spending], Prepared]
 
@@ -39,14 +40,31 @@ Prepare = Callable[[str, Spending], Prepared]
 class Way:
     """One way to answer a batch.
 
-    owed: what the ledger notes: texts, each with what it owes each table, by lower-cased names. costs:
-    what each statement's answer says that it cost. notes: what it says beside its own.
+    charges: what all statements together owe each table, by its lower-cased name, where their noise is
+    joint; None where each owes its own. text: what the ledger notes then.
     """
 
     prepared: tuple[Prepared, ...]
-    owed: tuple[tuple[str, Mapping[str, Charge]], ...]
-    costs: tuple[Mapping[str, Cost], ...]
-    notes: tuple[str, ...] = ()
+    charges: Mapping[str, Charge] | None = None
+    text: str = ""
+
+    def costs(self, known: Sequence[Known]) -> list[Mapping[str, Cost] | None]:
+        """Return what each statement's answer says that it cost with all others, None for what it owes."""
+        charges = self._paid(known)
+        if charges is None:
+            return [None for _ in known]
+        return [{t: charges[t].cost for t in one.listed.costs} for one in known]
+
+    def records(self, asked: Batch, known: Sequence[Known], repeats: Repeats) -> Records:
+        """Return what the ledger is to note. known: the statements, with what was released before."""
+        charges = self._paid(known)
+        if charges is None:
+            return repeats.records(asked.queries, known)
+        return repeats.record(self.text, charges)
+
+    def _paid(self, known: Sequence[Known]) -> Mapping[str, Charge] | None:
+        """Return the charge of all of it; None where all was released before, and is free."""
+        return self.charges if any(one.prepared.costs for one in known) else None
 
 
 def ways(asked: Batch, delta: Fraction, prepare: Prepare, catalog: Catalog) -> Iterator[Way]:
@@ -63,12 +81,7 @@ def ways(asked: Batch, delta: Fraction, prepare: Prepare, catalog: Catalog) -> I
     joint = jointly(asked, delta, plain, prepare, catalog)
     if joint is not None:
         yield joint
-    charges = [charges_of(one, catalog) for one in plain]
-    yield Way(
-        tuple(plain),
-        tuple(zip(asked.queries, charges, strict=True)),
-        tuple(one.costs for one in plain),
-    )
+    yield Way(tuple(plain))
 
 
 def jointly(
@@ -105,12 +118,7 @@ def jointly(
         return None
     charges = dict(_charges(found, asked.epsilon, delta, catalog))
     owing = [query for query, one in zip(asked.queries, found, strict=True) if one.costs]
-    return Way(
-        tuple(found),
-        ((";\n".join(owing), charges),),
-        tuple({table: charges[table].cost for table in one.costs} for one in found),
-        (_NOTE,),
-    )
+    return Way(tuple(found), charges, ";\n".join(owing))
 
 
 def _chargeable(plain: Sequence[Prepared], catalog: Catalog) -> bool:

@@ -6,7 +6,6 @@ would hold.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from dp_sql.budget.accountant import Spend
 from dp_sql.budget.damage import readable
 from dp_sql.budget.lines import NONE, Line, Sums
 from dp_sql.budget.record import AMOUNTS, digest, spend_from_texts, spend_texts, text
+from dp_sql.budget.store import Transaction
 from dp_sql.dataclass import dataclass
 
 _EVERY, _PEAK, _BLOCK = "every", "peak", "block"
@@ -28,7 +28,9 @@ _WHOLE = f"{_SELECT} WHERE {_OF_LINE} AND part <> '{_BLOCK}'"
 _NAMED = f"{_SELECT} WHERE {_OF_LINE} AND part = '{_BLOCK}' AND block IN ({{}})"
 _BLOCKS = f"{_SELECT} WHERE {_OF_LINE} AND part = '{_BLOCK}' ORDER BY block"
 _ALL = f"{_SELECT} ORDER BY {', '.join(_PLACE)}"
-_LAST = "SELECT MAX(period) FROM accounts WHERE identity = :identity AND analyst = :analyst"
+_LAST = (
+    "SELECT MAX(period) AS period FROM accounts WHERE identity = :identity AND analyst = :analyst"
+)
 _ANALYSTS = (
     "SELECT DISTINCT analyst FROM accounts "
     "WHERE identity = :identity AND analyst <> '' AND period = :period ORDER BY analyst"
@@ -50,13 +52,13 @@ class Key:
     period: str = ""
 
 
-def last_period(connection: sqlite3.Connection, identity: str) -> str:
+def last_period(connection: Transaction, identity: str) -> str:
     """Return the last period of a table that was charged, "" where none was."""
-    found = connection.execute(_LAST, {"identity": identity, "analyst": ""}).fetchone()[0]
+    found = connection.execute(_LAST, {"identity": identity, "analyst": ""}).fetchone()["period"]
     return "" if found is None else str(found)
 
 
-def line_of(connection: sqlite3.Connection, key: Key, blocks: Iterable[str] = ()) -> Line:
+def line_of(connection: Transaction, key: Key, blocks: Iterable[str] = ()) -> Line:
     """Return a line with those of its blocks. Nothing is spent of one that has no rows."""
     whole = dict(_accounts(connection.execute(_WHOLE, _where(key))))
     found = dict[str, Sums]()
@@ -69,18 +71,18 @@ def line_of(connection: sqlite3.Connection, key: Key, blocks: Iterable[str] = ()
     return Line(whole.get((_EVERY, ""), NONE), whole.get((_PEAK, ""), NONE), found)
 
 
-def blocks_of(connection: sqlite3.Connection, key: Key) -> Iterator[tuple[str, Spend]]:
+def blocks_of(connection: Transaction, key: Key) -> Iterator[tuple[str, Spend]]:
     """Yield the blocks of a line that have spends of their own, and these, by name."""
     for (_, block), sums in _accounts(connection.execute(_BLOCKS, _where(key))):
         yield block, sums.spent
 
 
-def analysts_of(connection: sqlite3.Connection, key: Key) -> list[str]:
+def analysts_of(connection: Transaction, key: Key) -> list[str]:
     """Return who has a line of a table in the period of a line of it, by name."""
-    return [str(row[0]) for row in connection.execute(_ANALYSTS, _where(key))]
+    return [str(row["analyst"]) for row in connection.execute(_ANALYSTS, _where(key))]
 
 
-def put_line(connection: sqlite3.Connection, key: Key, line: Line) -> None:
+def put_line(connection: Transaction, key: Key, line: Line) -> None:
     """Replace a line and those of its blocks that are looked at."""
     rows = [(_EVERY, "", line.every)]
     if line.peak.entries:
@@ -89,7 +91,7 @@ def put_line(connection: sqlite3.Connection, key: Key, line: Line) -> None:
     connection.executemany(_PUT, [_row(key, *row) for row in rows])
 
 
-def all_lines(connection: sqlite3.Connection) -> dict[Key, Line]:
+def all_lines(connection: Transaction) -> dict[Key, Line]:
     """Return every line with all its blocks."""
     found: dict[Key, dict[tuple[str, str], Sums]] = {}
     for row in connection.execute(_ALL):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any
 
 from dp_sql.budget.accountant import Spend
 from dp_sql.budget.damage import readable
 from dp_sql.budget.record import AMOUNTS, Scope, spend_from_texts, text
 from dp_sql.budget.rows import scope_of
+from dp_sql.budget.store import Transaction
 from dp_sql.dataclass import dataclass
 
 _AMOUNTS = ", ".join(f"e.{amount}" for amount in AMOUNTS)
@@ -17,9 +17,16 @@ _CHARGES = (
     "FROM entries AS e JOIN statements AS s ON e.statement = s.id "
     "LEFT JOIN scopes AS x ON x.entry = e.id WHERE e.identity = :identity"
 )
-_LAST_OF_TABLE = f"{_CHARGES} ORDER BY e.id DESC LIMIT 1"
-_LAST_OF_ANALYST = f"{_CHARGES} AND s.analyst = :analyst ORDER BY s.id DESC LIMIT 1"
+_LAST_OF_TABLE = f"{_CHARGES} AND e.epsilon <> '0' ORDER BY e.id DESC LIMIT 1"
+_LAST_OF_ANALYST = (
+    f"{_CHARGES} AND e.epsilon <> '0' AND s.analyst = :analyst ORDER BY s.id DESC LIMIT 1"
+)
 _OF_STATEMENT = f"{_CHARGES} AND e.statement = :statement"
+
+_CHARGED = (
+    "SELECT e.identity FROM statements AS s JOIN entries AS e ON e.statement = s.id "
+    "WHERE s.query_id = :query_id AND e.epsilon <> '0'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +40,7 @@ class Charged:
 
 
 def last_charge(
-    connection: sqlite3.Connection, identity: str, analyst: str | None = None
+    connection: Transaction, identity: str, analyst: str | None = None
 ) -> Charged | None:
     """Return the last charge to a table, anybody's or an analyst's; None before it."""
     query = _LAST_OF_TABLE if analyst is None else _LAST_OF_ANALYST
@@ -52,7 +59,7 @@ def last_charge(
         )
 
 
-def spend_of(connection: sqlite3.Connection, statement: int, identity: str) -> Spend | None:
+def spend_of(connection: Transaction, statement: int, identity: str) -> Spend | None:
     """Return what a statement took of a table, None where it took nothing."""
     row = connection.execute(
         _OF_STATEMENT, {"statement": statement, "identity": identity}
@@ -61,6 +68,12 @@ def spend_of(connection: sqlite3.Connection, statement: int, identity: str) -> S
         return None
     with readable(f"entry {row['id']}"):
         return _spend(row)
+
+
+def charged(connection: Transaction, query_id: str) -> frozenset[str]:
+    """Return the identities of the tables that a statement cost something, none for an unknown one."""
+    found = connection.execute(_CHARGED, {"query_id": query_id})
+    return frozenset(row[0] for row in found)
 
 
 def _spend(row: Any) -> Spend:

@@ -14,8 +14,7 @@ Source:  [Rogers2016]
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 
@@ -34,6 +33,7 @@ from dp_sql.budget.record import (
     StatementRecord,
     Status,
 )
+from dp_sql.budget.store import Transaction
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, LedgerError
 from dp_sql.privacy.cost import FREE, Cost
@@ -52,8 +52,10 @@ class Debit:
     scope: Scope | None
 
 
-def with_people(connection: sqlite3.Connection, costs: Owed) -> dict[str, Charge]:
+def with_people(find: Callable[[str], Registration], costs: Owed) -> dict[str, Charge]:
     """Return what a statement owes each table, and each budget over all tables.
+
+    find: returns the table of an identity, as `registered` does.
 
     Claim:   a statement takes of the budget over all tables no less than what its unit loses by it.
     Why:     the cost of a release is for a neighbour that changes all that the unit owns, in whatever
@@ -68,7 +70,7 @@ def with_people(connection: sqlite3.Connection, costs: Owed) -> dict[str, Charge
         given = costs[identity]
         owed[identity] = given if isinstance(given, Charge) else Charge(given)
     for identity in tuple(owed):
-        people = registered(connection, identity).people
+        people = find(identity).people
         if people is not None:
             before = owed[people].cost if people in owed else FREE
             owed[people] = Charge(before.then(owed[identity].cost))
@@ -76,7 +78,7 @@ def with_people(connection: sqlite3.Connection, costs: Owed) -> dict[str, Charge
 
 
 def charge_table(
-    connection: sqlite3.Connection,
+    connection: Transaction,
     known: Registration,
     now: datetime,
     charges: Sequence[tuple[str, Charge]],
@@ -126,7 +128,7 @@ def charge_table(
 
 
 def _debit(
-    place: tuple[sqlite3.Connection, Key],
+    place: tuple[Transaction, Key],
     account: str,
     rule: Filter,
     charges: Sequence[Charge],
@@ -155,9 +157,7 @@ def _refused(
     return [tightest(refused)] if refused else []
 
 
-def append(
-    connection: sqlite3.Connection, asked: tuple[int, str, StatementRecord], debit: Debit
-) -> None:
+def append(connection: Transaction, asked: tuple[int, str, StatementRecord], debit: Debit) -> None:
     """Append the entry of one table's charge."""
     number, time, record = asked
     last, previous = rows.head(connection)
@@ -177,7 +177,7 @@ def append(
     rows.add_entry(connection, entry, debit.known.digest, previous)
 
 
-def registered(connection: sqlite3.Connection, identity: str) -> Registration:
+def registered(connection: Transaction, identity: str) -> Registration:
     """Return a table that must be registered. Raises LedgerError where it isn't."""
     known = rows.registration(connection, identity)
     if known is None:

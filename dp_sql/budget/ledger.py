@@ -9,8 +9,9 @@ Why:     one transaction that no other overlaps reads what was spent, decides, a
          edited schema leaves one out (`lines` and `periods` say what they add up to).
          A raise is such a transaction too: it changes what fits, never what was spent, and is one
          link of the same chain.
-Assumes: the caller reserves before it reads data, and what `store` assumes. Who may call
-         `raise_budget` is whoever may write the file: analysts' names are told apart, not proved.
+Assumes: the caller reserves before it reads data, and what its store assumes (`sqlite`, `postgres`).
+         Who may call `raise_budget` is whoever may write the file or owns the tables: names of
+         analysts are told apart, and proved by database roles alone (`postgres_layout`).
 Source:  [Rogers2016] for the filters that decide; see `accountant`.
 
 A process that dies, or a commit whose success can't be known, leaves a charge without an answer at
@@ -20,16 +21,17 @@ renewed depends on a clock.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache, partial
 from types import TracebackType
 from typing import Self
 
 from dp_sql.budget import rows
 from dp_sql.budget.accountant import Spend, order_of
+from dp_sql.budget.charges import charged
 from dp_sql.budget.debit import Debit, Owed, append, charge_table, registered, with_people
 from dp_sql.budget.left import Refused, refusal_of_all
 from dp_sql.budget.lines import Blocks
@@ -49,7 +51,7 @@ from dp_sql.budget.record import (
 )
 from dp_sql.budget.standing import named_blocks, standing
 from dp_sql.budget.state import BudgetState
-from dp_sql.budget.store import Store
+from dp_sql.budget.store import Store, Transaction
 from dp_sql.budget.verify import verify
 from dp_sql.errors import LedgerError
 from dp_sql.privacy.unit import Adjacency, Named, PrivacyUnit
@@ -206,6 +208,11 @@ class Ledger:
         with self._store.transaction(write=False) as connection:
             return named_blocks(connection, identity, self._clock())
 
+    def charged(self, query_id: str) -> frozenset[str]:
+        """Return the identities of the tables that a statement was charged to, above nothing."""
+        with self._store.transaction(write=False) as connection:
+            return charged(connection, query_id)
+
     def registrations(self) -> list[Registration]:
         """Return all registered tables, by name."""
         with self._store.transaction(write=False) as connection:
@@ -236,15 +243,24 @@ class Ledger:
         before `known_head`.
         """
         with self._store.transaction(write=False) as connection:
-            return verify(connection, known_head)
+            self._store.check_whole(connection)
+            return verify(connection, self._store.damage(connection), known_head)
 
     def export(self, write: Callable[[str], object]) -> None:
         """Give the whole ledger to `write`, line by line, as `export` says. No charge waits for it."""
         from dp_sql.budget.export import lines  # noqa: PLC0415  answers need none
 
         with self._store.transaction(write=False) as connection:
+            self._store.check_whole(connection)
             for line in lines(rows.registrations(connection), rows.chain(connection)):
                 write(line)
+
+    def grant(self, role: str, analyst: str) -> list[str]:
+        """Let a role of the ledger's database ask as `analyst`, and no more; return what was run.
+
+        Raises LedgerError where the database knows no roles or this one may not grant.
+        """
+        return self._store.grant(role, analyst)
 
     def close(self) -> None:
         """Close the ledger; what it holds stays, unless it is in memory."""
@@ -267,7 +283,7 @@ class _UndoneError(Exception):
 
 
 def _charge(
-    connection: sqlite3.Connection,
+    connection: Transaction,
     now: datetime,
     asked: Sequence[tuple[StatementRecord, Owed]],
 ) -> tuple[list[list[Debit]], list[Refused]]:
@@ -277,9 +293,10 @@ def _charge(
     """
     debits: list[list[Debit]] = [[] for _ in asked]
     refused: list[Refused] = []
-    owed = [with_people(connection, costs) for _, costs in asked]
+    find = cache(partial(registered, connection))
+    owed = [with_people(find, costs) for _, costs in asked]
     for identity in sorted({identity for costs in owed for identity in costs}):
-        known = registered(connection, identity)
+        known = find(identity)
         these = [(i, costs[identity]) for i, costs in enumerate(owed) if identity in costs]
         charges = [(asked[i][0].analyst, charge) for i, charge in these]
         debited, without_room = charge_table(connection, known, now, charges)

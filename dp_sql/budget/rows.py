@@ -1,13 +1,12 @@
 """The tables of a ledger and every statement that reads or writes them, as plain SQL.
 
 Amounts are TEXT: they outgrow 64 bits. Each function runs inside a transaction of its caller, over a
-connection of `store`, and raises LedgerError for a row that no ledger would hold.
+transaction of `store`, and raises LedgerError for a row that no ledger would hold.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -40,6 +39,7 @@ from dp_sql.budget.record import (
     text,
     unit_from_texts,
 )
+from dp_sql.budget.store import Transaction
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import LedgerError
 from dp_sql.privacy.event_json import events_from_json, events_to_json
@@ -71,8 +71,7 @@ def _insert(table: str, columns: Iterable[str]) -> str:
 
 _RAISE = ("id", "time", "identity", "epsilon", "delta", "selection_delta", "reason")
 _RAISED = (*_RAISE, "previous", "hash")
-_LAST = "SELECT * FROM (SELECT id, hash FROM {} ORDER BY id DESC LIMIT 1)"
-_HEAD = f"{_LAST.format('entries')} UNION ALL {_LAST.format('raises')} ORDER BY id DESC LIMIT 1"
+_HEAD = "SELECT id, hash FROM chain_end"
 _ADD_RAISE = _insert("raises", _RAISED)
 _ADD_CAP_RAISE = _insert("cap_raises", ("raise", *_CAP))
 _ALL_RAISES = (
@@ -80,21 +79,27 @@ _ALL_RAISES = (
     "FROM raises AS r LEFT JOIN cap_raises AS c ON c.raise = r.id"
 )
 _RAISES = f"{_ALL_RAISES} ORDER BY r.id"
-_LAST_RAISE = f"{_ALL_RAISES} WHERE r.identity = ? ORDER BY r.id DESC LIMIT 1"
+_LAST_RAISE = f"{_ALL_RAISES} WHERE r.identity = :identity ORDER BY r.id DESC LIMIT 1"
 _TABLES = (
     f"SELECT {_listed(_TABLE, 't.{}')}, {_listed(_TERMS, 'x.{}')} "
     "FROM tables AS t LEFT JOIN terms AS x ON x.identity = t.identity"
 )
-_REGISTRATION = f"{_TABLES} WHERE t.identity = ?"
+_REGISTRATION = f"{_TABLES} WHERE t.identity = :identity"
 _REGISTRATIONS = f"{_TABLES} ORDER BY t.name, t.identity"
 _ADD_REGISTRATION = _insert("tables", _TABLE)
 _ADD_TERMS = _insert("terms", ("identity", *_TERMS))
-_SUMS = f"SELECT {_listed(_TOTALS)} FROM sums WHERE identity = ?"
+_SUMS = f"SELECT {_listed(_TOTALS)} FROM sums WHERE identity = :identity"
 _WITH_SUMS = "SELECT identity FROM sums ORDER BY identity"
 _ADD_SUMS = _insert("sums", _TOTALS)
 _SET_SUMS = f"UPDATE sums SET {_listed(_TOTALS[1:], '{0} = :{0}')} WHERE identity = :identity"
-_ADD_STATEMENT = f"{_insert('statements', _STATEMENT)} RETURNING id"
-_SET_STATUS = "UPDATE statements SET status = ? WHERE id = ? AND query_id = ? AND status = ?"
+_ADD_STATEMENT = (
+    f"INSERT INTO statements (id, {_listed(_STATEMENT)}) VALUES "
+    f"((SELECT id FROM next_statement), {_listed(_STATEMENT, ':{}')}) RETURNING id"
+)
+_SET_STATUS = (
+    "UPDATE statements SET status = :status "
+    "WHERE id = :id AND query_id = :query_id AND status = :before"
+)
 _ADD_ENTRY = _insert("entries", _ENTRY)
 _ADD_SCOPE = _insert("scopes", ("entry", *_SCOPE))
 _PAGE = (
@@ -130,7 +135,7 @@ class RaiseLink:
     hash: str
 
 
-def add_registration(connection: sqlite3.Connection, registration: Registration) -> None:
+def add_registration(connection: Transaction, registration: Registration) -> None:
     """Store a new table that has spent nothing."""
     row = registration_row(registration)
     connection.execute(_ADD_REGISTRATION, {column: row[column] for column in _TABLE})
@@ -139,18 +144,18 @@ def add_registration(connection: sqlite3.Connection, registration: Registration)
     connection.execute(_ADD_SUMS, _sums_row(registration.identity, Sums(0, NOTHING)))
 
 
-def registration(connection: sqlite3.Connection, identity: str) -> Registration | None:
+def registration(connection: Transaction, identity: str) -> Registration | None:
     """Return the table of that identity, or None. Raises LedgerError where a digest is wrong."""
-    row = connection.execute(_REGISTRATION, (identity,)).fetchone()
+    row = connection.execute(_REGISTRATION, {"identity": identity}).fetchone()
     return None if row is None else _raised(connection, registered(row))
 
 
-def registrations(connection: sqlite3.Connection) -> list[Registration]:
+def registrations(connection: Transaction) -> list[Registration]:
     """Return all tables by name. Raises LedgerError where a digest is wrong."""
     return [_raised(connection, registered(row)) for row in connection.execute(_REGISTRATIONS)]
 
 
-def add_raise(connection: sqlite3.Connection, known: Registration, entry: Raise, last: str) -> None:
+def add_raise(connection: Transaction, known: Registration, entry: Raise, last: str) -> None:
     """Store a raise of the table `known` after the entry or raise whose digest is `last`."""
     row = {
         "id": entry.number,
@@ -191,9 +196,9 @@ def amount_texts(budget: BudgetSpec | Raise) -> dict[str, str]:
     }
 
 
-def sums_of(connection: sqlite3.Connection, identity: str) -> Sums:
+def sums_of(connection: Transaction, identity: str) -> Sums:
     """Return what a registered table has spent. Raises LedgerError where the digest is wrong."""
-    row = connection.execute(_SUMS, (identity,)).fetchone()
+    row = connection.execute(_SUMS, {"identity": identity}).fetchone()
     if row is None:
         raise LedgerError(f"The ledger is damaged: the sums of {identity!r} are missing.")
     with readable(f"the sums of {identity!r}"):
@@ -203,17 +208,17 @@ def sums_of(connection: sqlite3.Connection, identity: str) -> Sums:
     return found
 
 
-def tables_with_sums(connection: sqlite3.Connection) -> list[str]:
+def tables_with_sums(connection: Transaction) -> list[str]:
     """Return the identities that have sums, whether or not they are registered."""
-    return [row[0] for row in connection.execute(_WITH_SUMS)]
+    return [row["identity"] for row in connection.execute(_WITH_SUMS)]
 
 
-def put_sums(connection: sqlite3.Connection, identity: str, totals: Sums) -> None:
+def put_sums(connection: Transaction, identity: str, totals: Sums) -> None:
     """Replace the sums of a registered table."""
     connection.execute(_SET_SUMS, _sums_row(identity, totals))
 
 
-def head(connection: sqlite3.Connection) -> tuple[int, str]:
+def head(connection: Transaction) -> tuple[int, str]:
     """Return number and digest of the last entry or raise; 0 and GENESIS before the first."""
     row = connection.execute(_HEAD).fetchone()
     if row is None:
@@ -222,7 +227,7 @@ def head(connection: sqlite3.Connection) -> tuple[int, str]:
         return row["id"], text(row["hash"])
 
 
-def add_statement(connection: sqlite3.Connection, record: StatementRecord, time: str) -> int:
+def add_statement(connection: Transaction, record: StatementRecord, time: str) -> int:
     """Store a statement as reserved and return its number."""
     row = {
         "query_id": record.query_id,
@@ -232,19 +237,17 @@ def add_statement(connection: sqlite3.Connection, record: StatementRecord, time:
         "sql_hash": digest(record.sql),
         "sql": record.sql,
     }
-    (number,) = connection.execute(_ADD_STATEMENT, row).fetchone()
-    return int(number)
+    return int(connection.execute(_ADD_STATEMENT, row).fetchone()["id"])
 
 
-def set_status(
-    connection: sqlite3.Connection, statement: int, query_id: str, status: Status
-) -> bool:
+def set_status(connection: Transaction, statement: int, query_id: str, status: Status) -> bool:
     """Set what became of a reserved statement; False where there is no such reservation."""
-    values = (status.value, statement, query_id, Status.RESERVED.value)
+    before = Status.RESERVED.value
+    values = {"status": status.value, "id": statement, "query_id": query_id, "before": before}
     return connection.execute(_SET_STATUS, values).rowcount == 1
 
 
-def add_entry(connection: sqlite3.Connection, entry: Entry, registered: str, previous: str) -> str:
+def add_entry(connection: Transaction, entry: Entry, registered: str, previous: str) -> str:
     """Store an entry after the one whose digest is `previous`, and return its digest.
 
     registered: the digest of its table's registration.
@@ -284,7 +287,7 @@ def entry_digest(entry: Entry, sql_hash: str, registered: str, previous: str) ->
     )
 
 
-def page(connection: sqlite3.Connection, after: int, asked: Asked = _ALL) -> list[Link]:
+def page(connection: Transaction, after: int, asked: Asked = _ALL) -> list[Link]:
     """Return the next entries after number `after`, at most 500. Raises LedgerError for damage."""
     wanted = {name: getattr(asked, name) for name in _CONDITIONS}
     given = {name: value for name, value in wanted.items() if value is not None}
@@ -296,7 +299,7 @@ def page(connection: sqlite3.Connection, after: int, asked: Asked = _ALL) -> lis
     return found
 
 
-def raises(connection: sqlite3.Connection) -> list[RaiseLink]:
+def raises(connection: Transaction) -> list[RaiseLink]:
     """Return all raises, oldest first. Raises LedgerError where one can't be read."""
     found = []
     for row in connection.execute(_RAISES):
@@ -305,13 +308,13 @@ def raises(connection: sqlite3.Connection) -> list[RaiseLink]:
     return found
 
 
-def chain(connection: sqlite3.Connection) -> Iterator[Link | RaiseLink]:
+def chain(connection: Transaction) -> Iterator[Link | RaiseLink]:
     """Yield all entries and raises in the order of their numbers. Raises LedgerError for damage."""
     charges: Iterator[Link | RaiseLink] = _links(connection)
     yield from merge(charges, raises(connection), key=lambda link: link.entry.number)
 
 
-def _links(connection: sqlite3.Connection) -> Iterator[Link]:
+def _links(connection: Transaction) -> Iterator[Link]:
     after = 0
     while links := page(connection, after):
         yield from links
@@ -357,9 +360,9 @@ def _terms_row(known: Registration) -> dict[str, str | None]:
     }
 
 
-def _raised(connection: sqlite3.Connection, known: Registration) -> Registration:
+def _raised(connection: Transaction, known: Registration) -> Registration:
     """Return a registration with the budget of its last raise, whose digest must be right."""
-    row = connection.execute(_LAST_RAISE, (known.identity,)).fetchone()
+    row = connection.execute(_LAST_RAISE, {"identity": known.identity}).fetchone()
     if row is None:
         return known
     with readable(f"raise {row['id']}"):

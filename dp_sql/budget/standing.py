@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from datetime import datetime
 
 from dp_sql.budget import accounts, charges, rows
@@ -15,11 +14,12 @@ from dp_sql.budget.lines import Blocks, Line
 from dp_sql.budget.periods import next_period, period_at
 from dp_sql.budget.record import OWNER, Registration, Scope
 from dp_sql.budget.state import BudgetState, Part, Period, fewest
+from dp_sql.budget.store import Transaction
 from dp_sql.schema.catalog import Renew
 
 
 def standing(
-    connection: sqlite3.Connection,
+    connection: Transaction,
     identity: str,
     now: datetime,
     analyst: str | None,
@@ -67,7 +67,7 @@ def standing(
     )
 
 
-def _period(connection: sqlite3.Connection, known: Registration, now: datetime) -> Period | None:
+def _period(connection: Transaction, known: Registration, now: datetime) -> Period | None:
     renew = known.spec.renew
     if renew is Renew.NEVER:
         return None
@@ -76,9 +76,7 @@ def _period(connection: sqlite3.Connection, known: Registration, now: datetime) 
         return Period(name, next_period(renew, name), early=name != period_at(renew, now, ""))
 
 
-def named_blocks(
-    connection: sqlite3.Connection, identity: str, now: datetime
-) -> list[tuple[str, Spend]]:
+def named_blocks(connection: Transaction, identity: str, now: datetime) -> list[tuple[str, Spend]]:
     """Return the blocks of a table that were debited by name, and all that each has spent."""
     period = _period(connection, registered(connection, identity), now)
     key = Key(identity, "", period.name if period is not None else "")

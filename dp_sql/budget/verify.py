@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -15,6 +14,7 @@ from dp_sql.budget.lines import NONE, Blocks, Line, Sums, over, together
 from dp_sql.budget.periods import period_at
 from dp_sql.budget.raising import lowered
 from dp_sql.budget.record import GENESIS, OWNER, Entry, Registration, Scope, Verification, digest
+from dp_sql.budget.store import Transaction
 from dp_sql.errors import LedgerError
 
 NOTHING_SPENT = Line()
@@ -155,15 +155,17 @@ class Checker:
             self._statement, self._charged, self._owed = statement, set(), set()
 
 
-def verify(connection: sqlite3.Connection, known_head: str | None = None) -> Verification:
+def verify(
+    connection: Transaction, damage: Sequence[str], known_head: str | None = None
+) -> Verification:
     """Return how many entries the ledger holds and one sentence for each thing wrong with it.
 
+    damage: what the database finds wrong with its pages; then nothing else is looked at.
     Where a page, a row or a digest can't be read the sentence about it is the last one, since what
     follows from it can't be checked.
     """
-    damage = [row[0] for row in connection.execute("PRAGMA integrity_check(20)")]
-    if damage != ["ok"]:
-        return Verification(0, tuple(f"SQLite: {line}" for line in damage))
+    if damage:
+        return Verification(0, tuple(damage))
     found: list[str] = []
     try:
         checker = Checker(rows.registrations(connection), known_head)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-from dp_sql.budget import open_ledger
+from dp_sql.budget import existing_ledger, open_ledger
 from dp_sql.budget.ledger import Ledger
 from dp_sql.budget.left import fullness
 from dp_sql.budget.raising import budget_words
@@ -13,9 +12,9 @@ from dp_sql.budget.record import people_identity
 from dp_sql.cli.describe import budget_text
 from dp_sql.cli.ledgers import Where, opened
 from dp_sql.cli.values import visible
-from dp_sql.connection import ledger_place
 from dp_sql.errors import ParameterError
 from dp_sql.executor.sources import locate
+from dp_sql.places import ledger_place
 from dp_sql.privacy.amount import show
 from dp_sql.schema.catalog import BudgetSpec, Catalog, ascii_lower
 from dp_sql.schema.loader import load
@@ -35,13 +34,13 @@ def budgets_text(where: Where, analyst: str | None, block: str | None = None) ->
             "no table of this schema has blocks.", hint="leave --block out, or budget: {blocks: …}"
         )
     place = ledger_place(catalog, where.ledger, where.database, where.data_dir)
-    there = str(place) != ":memory:" and Path(place).exists()
+    found = None if str(place) == ":memory:" else existing_ledger(place)
     lines: list[str] = []
-    with open_ledger(place if there else ":memory:") as ledger:
+    with found or open_ledger(":memory:") as ledger:
         known = {found.identity for found in ledger.registrations()}
         for name, spec in catalog.tables.items():
             if spec.budget is not None:
-                identity = _identity(where, catalog, name)
+                identity = identity_of(where, catalog, name)
                 lines.append(spec.name)
                 if identity in known:
                     lines += _standing(ledger, identity, spec.budget, analyst)
@@ -83,7 +82,7 @@ def _declared(where: Where, catalog: Catalog, name: str) -> tuple[str, str, Budg
     """Return name, identity and declared budget of a table, or of the unit over all tables."""
     spec = catalog.table(name)
     if spec is not None and spec.budget is not None:
-        return spec.name, _identity(where, catalog, ascii_lower(spec.name)), spec.budget
+        return spec.name, identity_of(where, catalog, ascii_lower(spec.name)), spec.budget
     unit = catalog.unit.name
     if catalog.people is not None and name == unit:
         return unit, people_identity(unit), catalog.people
@@ -129,7 +128,7 @@ def _blocks(ledger: Ledger, identity: str, block: str | None) -> list[str]:
     return [f"  {visible(line)}" for line in lines]
 
 
-def _identity(where: Where, catalog: Catalog, name: str) -> str:
+def identity_of(where: Where, catalog: Catalog, name: str) -> str:
     """Return what the ledger knows a table by, whose data must be there."""
     alone = replace(catalog, tables={name: catalog.tables[name]})
     found = locate(alone, where.data_dir, where.database)

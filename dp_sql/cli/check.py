@@ -8,15 +8,15 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from dp_sql.budget import open_ledger
+from dp_sql.budget import existing_ledger, place_text
 from dp_sql.budget.ledger import Ledger
 from dp_sql.budget.record import people_identity
 from dp_sql.cli.describe import budget_text, is_owner, owner_text
 from dp_sql.cli.failures import message_of
-from dp_sql.connection import ledger_place
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import DPSQLError, SchemaError
 from dp_sql.executor.duckdb_engine import DuckDBEngine
+from dp_sql.places import ledger_place
 from dp_sql.privacy.unit import PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec, Catalog, TableSpec
 from dp_sql.schema.loader import load
@@ -150,14 +150,16 @@ def _ledger(place: str | Path, stack: ExitStack) -> tuple[_Finding, Ledger | Non
     """Return how the ledger is, and the ledger itself where there is one."""
     if str(place) == ":memory:":
         return _Finding("in memory: every process begins with a full budget"), None
-    if not Path(place).exists():
-        return _Finding(f"{place} isn't there yet; the first connection makes it"), None
+    shown = place_text(place)
     try:
-        ledger = stack.enter_context(open_ledger(place))
+        ledger = existing_ledger(place)
+        if ledger is None:
+            return _Finding(f"{shown} isn't there yet; the first connection makes it"), None
+        stack.enter_context(ledger)
         registered = [known for known in ledger.registrations() if not known.is_of_people]
     except DPSQLError as error:
         return _Finding(message_of(error), error=True), None
-    return _Finding(f"{place} knows {_count(len(registered), 'table')}"), ledger
+    return _Finding(f"{shown} knows {_count(len(registered), 'table')}"), ledger
 
 
 def _table(

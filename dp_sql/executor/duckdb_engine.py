@@ -68,6 +68,7 @@ class DuckDBEngine:
         self._lock = threading.RLock()
         self._images: dict[Image, tuple[tuple[object, ...], ...] | None] = {}
         self._frequencies: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._contents: dict[str, str] = {}
         self._spill = tempfile.mkdtemp(prefix="dpsql-")  # mode 0700: what spills is protected
         self._closed = False
         try:
@@ -297,6 +298,21 @@ class DuckDBEngine:
     def identity(self, table: str) -> str:
         """Return what the ledger knows a table by."""
         return self._sources.identity(table, self._catalog.tables[table])
+
+    @property
+    def version(self) -> str:
+        """Name and version of the database."""
+        return f"duckdb {duckdb.__version__}"
+
+    def content(self, table: str) -> str:
+        """Return a text of a public table's rows, read once: files stay as they are while it is open."""
+        spec = self._catalog.tables[table]
+        if not spec.public:
+            raise EngineError("only public tables can be read as they are.")
+        if table not in self._contents:
+            [numbers] = self._run(lower_public.content_sql(table, tuple(spec.columns)))
+            self._contents[table] = " ".join(map(str, numbers))
+        return self._contents[table]
 
     def public_file(self, table: str) -> str | None:
         """Return the Parquet file of a public table, or None."""

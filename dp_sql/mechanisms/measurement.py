@@ -10,7 +10,7 @@ from itertools import product
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, ParameterError, UnsupportedSQLError
 from dp_sql.mechanisms.calibrate_gaussian import MOST_COORDINATES, MOST_EPSILON, sigma1
-from dp_sql.mechanisms.choice import require_drawable
+from dp_sql.mechanisms.choice import events_of, require_drawable
 from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.distinct import Counter
 from dp_sql.mechanisms.noise import EXACT, NoiseKind, VectorNoise, on_lattice
@@ -30,12 +30,10 @@ from dp_sql.plan.release import PlannedRelease
 from dp_sql.privacy.contribution import Change, ContributionSet
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.privacy.event import (
-    ApproximateEvent,
     Event,
     GaussianEvent,
     KeySelectionEvent,
     LaplaceEvent,
-    PureEvent,
     pure_epsilon,
     selection_delta,
 )
@@ -158,12 +156,7 @@ def _with_others(
     """Return the measurement with what is chosen and counted apart from the vectors."""
     events: list[Event] = []
     for histogram, chooser in zip(plan.histograms, choosers, strict=True):
-        one = (
-            ApproximateEvent(chooser.epsilon, chooser.delta)
-            if histogram.kind.is_local
-            else PureEvent(chooser.epsilon)
-        )
-        events += [one] * histogram.runs
+        events += events_of(histogram, chooser)
     for counter in counters:
         events += counter.events
     if not events:

@@ -17,6 +17,7 @@ from dp_sql.schema.catalog import (
     ChoiceKind,
     ColumnSpec,
     KeyRule,
+    LedgerPlace,
     Mechanisms,
     TableSpec,
     ascii_lower,
@@ -58,7 +59,7 @@ def build(
         defaults=privacy_defaults(document, model.privacy),
         people=people_spec(document, model.privacy),
         tables=MappingProxyType(tables),
-        ledger=model.ledger,
+        ledger=None if model.ledger is None else LedgerPlace(model.ledger),
         sampler=model.sampler,
         consistent=model.privacy.consistent,
         mechanisms=Mechanisms(

@@ -11,6 +11,7 @@ from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
 
 from dp_sql.dataclass import dataclass
+from dp_sql.errors import ParameterError
 from dp_sql.privacy.unit import PrivacyUnit
 from dp_sql.schema.sqltype import SqlType
 
@@ -161,6 +162,7 @@ class ChoiceKind(StrEnum):
     NOISY_MAX_GUMBEL has the law of EXPONENTIAL. NOISY_MAX_LAPLACE chooses by weights with Laplace
     noise on each, so that several are chosen at the price of one. The local ones compute the exact
     answer, with noise for how far it could move from these very data: they need a delta.
+    TREE: of quantiles, MIN and MAX, all of them from one tree of noisy counts.
     SMOOTH_SENSITIVITY: of quantiles. PROPOSE_TEST_RELEASE: of quantiles and MODE; it may give NULL.
     """
 
@@ -168,6 +170,7 @@ class ChoiceKind(StrEnum):
     EXPONENTIAL = "exponential"
     NOISY_MAX_GUMBEL = "noisy_max_gumbel"
     NOISY_MAX_LAPLACE = "noisy_max_laplace"
+    TREE = "tree"
     SMOOTH_SENSITIVITY = "smooth_sensitivity"
     PROPOSE_TEST_RELEASE = "propose_test_release"
 
@@ -202,9 +205,27 @@ class Mechanisms:
     """
 
     noise: tuple[str, ...] = ("laplace", "gaussian")
-    quantiles: tuple[ChoiceKind, ...] = (ChoiceKind.PERMUTE_AND_FLIP, ChoiceKind.EXPONENTIAL)
-    mode: tuple[ChoiceKind, ...] = tuple(kind for kind in ChoiceKind if not kind.is_local)
+    quantiles: tuple[ChoiceKind, ...] = (
+        ChoiceKind.PERMUTE_AND_FLIP,
+        ChoiceKind.EXPONENTIAL,
+        ChoiceKind.TREE,
+    )
+    mode: tuple[ChoiceKind, ...] = (
+        ChoiceKind.PERMUTE_AND_FLIP,
+        ChoiceKind.EXPONENTIAL,
+        ChoiceKind.NOISY_MAX_GUMBEL,
+        ChoiceKind.NOISY_MAX_LAPLACE,
+    )
     keys: tuple[KeyRule, ...] = tuple(KeyRule)
+
+
+class LedgerPlace(str):
+    """Path or URL of a ledger. Its repr shows nothing: a URL may hold a password."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +241,7 @@ class Catalog:
     unit: PrivacyUnit
     defaults: PrivacyDefaults
     tables: Mapping[str, TableSpec]
-    ledger: str | None = None
+    ledger: LedgerPlace | None = None
     sampler: str = "exact"  # or "opendp"
     consistent: bool = True
     mechanisms: Mechanisms = Mechanisms()
@@ -229,6 +250,17 @@ class Catalog:
     def table(self, name: str) -> TableSpec | None:
         """Return the table of that name without regard to ASCII case, or None."""
         return self.tables.get(ascii_lower(name))
+
+    def protected(self, name: str) -> tuple[TableSpec, BudgetSpec]:
+        """Return the protected table of that name, and its budget; ParameterError where there is none."""
+        spec = self.table(name)
+        if spec is None or spec.budget is None:
+            names = [table.name for table in self.tables.values() if table.budget is not None]
+            raise ParameterError(
+                f"there is no protected table {name!r}.",
+                hint=f"one of {', '.join(names) or 'none'}",
+            )
+        return spec, spec.budget
 
 
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)

@@ -385,12 +385,19 @@ class Mechanisms(_Keys):
     )
     quantiles: Annotated[
         list[
-            Literal["permute_and_flip", "exponential", "smooth_sensitivity", "propose_test_release"]
+            Literal[
+                "permute_and_flip",
+                "exponential",
+                "tree",
+                "smooth_sensitivity",
+                "propose_test_release",
+            ]
         ],
         Field(min_length=1),
     ] = Field(
-        default=["permute_and_flip", "exponential"],
-        description="How quantiles, MIN and MAX are chosen. `smooth_sensitivity` and "
+        default=["permute_and_flip", "exponential", "tree"],
+        description="How quantiles, MIN and MAX are chosen. `tree` answers many quantiles of one argument "
+        "where that errs less, and all of them where it comes first. `smooth_sensitivity` and "
         "`propose_test_release` need a delta, and err by more on most data.",
     )
     mode: Annotated[

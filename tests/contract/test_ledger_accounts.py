@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from budget_cases import UNIT, budget, gaussian, laplace, selection, statement
 
-from dp_sql.budget import open_ledger
+from dp_sql.budget import open_ledger, open_store
 from dp_sql.budget.accountant import EPSILON_UNITS
 from dp_sql.budget.export import verify_export
 from dp_sql.budget.ledger import Ledger
 from dp_sql.budget.periods import next_period, period_at
 from dp_sql.budget.record import OWNER, Charge
-from dp_sql.budget.store import Store, open_store
+from dp_sql.budget.store import Store
 from dp_sql.errors import BudgetExceededError, InternalError, LedgerError
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
@@ -47,8 +47,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def ledger(clock: Clock) -> Iterator[Ledger]:
-    with Ledger(open_store(":memory:"), clock) as opened:
+def ledger(anywhere: str | Path, clock: Clock) -> Iterator[Ledger]:
+    with Ledger(open_store(anywhere), clock) as opened:
         yield opened
         assert opened.verify().problems == ()
         lines: list[str] = []
@@ -235,6 +235,7 @@ def test_what_is_shown_of_blocks_is_the_fullest_and_a_new_one(ledger: Ledger) ->
     assert [part.analyst for part in ledger.state("t").parts] == ["ada", "grace"]
 
 
+@pytest.mark.parametrize("anywhere", ["memory"], indirect=True)
 def test_a_cap_has_an_order_of_its_own(ledger: Ledger) -> None:
     cap = Cap(Fraction(1, 2), Fraction("1e-6"), Fraction("5e-7"))
     ledger.register("t", "visits", UNIT, replace(budget("5", "2e-6"), cap=cap))

@@ -9,10 +9,11 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import psycopg
 import pytest
 from budget_cases import UNIT, budget, laplace, statement
 
-from dp_sql.budget import layout, open_ledger
+from dp_sql.budget import is_url, layout, open_ledger, postgres_layout
 from dp_sql.budget.export import verify_export
 from dp_sql.budget.record import Charge, Status
 from dp_sql.errors import BudgetExceededError
@@ -22,10 +23,23 @@ ORDERS, ITEMS = "/data/shop.parquet", "id:items"
 PURE = budget("1", "1e-6", AccountantKind.PURE, "1e-6")
 
 
-@pytest.fixture
-def first(tmp_path: Path) -> Path:
+@pytest.fixture(params=["file", "postgres"])
+def first(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
     """Return a ledger of layout 1."""
-    return restored(tmp_path, "ledger_v1.sql")
+    if request.param == "file":
+        return restored(tmp_path, "ledger_v1.sql")
+    url = str(request.getfixturevalue("postgres"))
+    rows = (Path(__file__).with_name("ledger_v1.sql").read_text(encoding="utf-8")).splitlines()
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE SCHEMA dp_sql")
+        connection.execute("SET search_path = dp_sql")
+        for statement_of_layout in layout._FIRST:
+            connection.execute(postgres_layout._portable(statement_of_layout).encode())
+        for table in ("schema_version", "tables", "statements", "entries", "sums"):
+            for row in rows:
+                if row.startswith(f'INSERT INTO "{table}"'):
+                    connection.execute(row.encode())
+    return url
 
 
 def restored(folder: Path, dump: str) -> Path:
@@ -39,12 +53,15 @@ def restored(folder: Path, dump: str) -> Path:
     return path
 
 
-def layout_of(path: Path) -> object:
+def layout_of(path: str | Path) -> object:
+    if is_url(path):
+        with psycopg.connect(str(path)) as server:
+            return server.execute("SELECT version FROM dp_sql.schema_version").fetchall()
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute("SELECT version FROM schema_version").fetchall()
 
 
-def test_a_ledger_of_layout_1_is_upgraded_and_keeps_everything(first: Path) -> None:
+def test_a_ledger_of_layout_1_is_upgraded_and_keeps_everything(first: str | Path) -> None:
     assert layout_of(first) == [(1,)]
     with open_ledger(first) as ledger:
         assert ledger.verify().problems == ()
@@ -82,7 +99,7 @@ def test_a_ledger_of_layout_2_keeps_every_row_and_every_digest(tmp_path: Path) -
     assert layout_of(path) == [(3,)]
 
 
-def test_an_older_dp_sql_can_not_charge_a_table_that_has_accounts(first: Path) -> None:
+def test_an_older_dp_sql_can_not_charge_a_table_that_has_accounts(first: str | Path) -> None:
     """It knows the digest of what a table had before, and finds another."""
     with open_ledger(first) as ledger:
         ledger.register("new", "new", UNIT, replace(PURE, blocks="day"))
@@ -91,7 +108,7 @@ def test_an_older_dp_sql_can_not_charge_a_table_that_has_accounts(first: Path) -
     assert replace(known, people="people:x").digest != known.digest
 
 
-def test_an_upgraded_ledger_can_be_spent_and_raised(first: Path) -> None:
+def test_an_upgraded_ledger_can_be_spent_and_raised(first: str | Path) -> None:
     with open_ledger(first) as ledger:
         ledger.reserve(statement(), {ORDERS: laplace("0.5")})
         with pytest.raises(BudgetExceededError):
@@ -105,7 +122,7 @@ def test_an_upgraded_ledger_can_be_spent_and_raised(first: Path) -> None:
         assert ledger.verify().entries == 7
 
 
-def test_many_upgrade_one_ledger_at_once(first: Path) -> None:
+def test_many_upgrade_one_ledger_at_once(first: str | Path) -> None:
     def spend(_: int) -> None:
         with open_ledger(first) as ledger:
             ledger.reserve(statement(), {ITEMS: laplace("0.0625")})
@@ -118,8 +135,9 @@ def test_many_upgrade_one_ledger_at_once(first: Path) -> None:
 
 
 def test_an_older_dp_sql_that_has_the_ledger_open_can_not_reuse_the_number_of_a_raise(
-    first: Path,
+    tmp_path: Path,
 ) -> None:
+    first = restored(tmp_path, "ledger_v1.sql")
     with open_ledger(first) as ledger:
         ledger.raise_budget(ORDERS, budget("2", "1e-6", AccountantKind.PURE, "1e-6"), "owner", "")
     with closing(sqlite3.connect(first)) as old:

@@ -112,12 +112,14 @@ def test_commands_and_queries_print_what_the_readme_shows(tmp_path: Path) -> Non
 
 
 def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
-    (code,) = blocks("python")
+    code, again = blocks("python")
     printed = run([sys.executable, "-W", "error", "-c", code], tmp_path).splitlines()
     assert re.fullmatch(r"\['n', 'mean'\] \[\(\d+, \d+\.\d+\)\]", printed[0])
     assert re.fullmatch(r"\[\(\(\d+\.\d+, \d+\.\d+\), \(\d+\.\d+, \d+\.\d+\)\)\]", printed[1])
     assert printed[2] == "1/2"
     assert any("SUM(cds)" in line.upper().replace("CDS", "cds") for line in printed)
+    printed = run([sys.executable, "-W", "error", "-c", again], tmp_path).splitlines()
+    assert printed == ["True {}", "1/10"]
 
 
 def test_the_two_commands_stand_there_and_ci_runs_the_second() -> None:

@@ -70,7 +70,7 @@ def opened(
 ) -> Iterator[dp_sql.Connection]:
     file = folder / "shop.yaml"
     file.write_text(SCHEMA.format(level=level, budget=budget, day=day))
-    with dp_sql.connect(file, ledger=ledger) as connection:
+    with dp_sql.connect(file, ledger=ledger, reuse=False) as connection:
         yield connection
 
 

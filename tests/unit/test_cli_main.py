@@ -273,7 +273,8 @@ def test_the_program_ends_with_all_that_it_wrote_and_a_finished_ledger(
     assert (ended.returncode, len(ended.stdout.splitlines())) == (0, 2)
     assert ended.stderr.startswith("Cost to purchases: epsilon 1. Left: epsilon 9 ")
     assert not Path(f"{ledger}-wal").exists()
-    assert run(*asked, "1").err.startswith("Cost to purchases: epsilon 1. Left: epsilon 8 ")
+    assert run(*asked, "1").err == "It was released before, and is free.\n"
+    assert run(*asked, "0.5").err.startswith("Cost to purchases: epsilon 0.5. Left: epsilon 8.5 ")
     refused = program(*asked, "100")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("Error")

@@ -66,7 +66,7 @@ def schema(tmp_path: Path) -> Path:
 @pytest.fixture
 def ada(schema: Path, clock: Clock) -> Iterator[dp_sql.Connection]:
     assert clock.day
-    with dp_sql.connect(schema, analyst="ada") as connection:
+    with dp_sql.connect(schema, analyst="ada", reuse=False) as connection:
         yield connection
 
 
@@ -83,7 +83,7 @@ def test_an_analyst_spends_a_part_of_the_table(ada: dp_sql.Connection, schema: P
     assert " of the part of `orders` that is for ada; 0.1 of epsilon 0.5 is left" in message
     assert failure.value.hint == "epsilon = 0.1 would fit"
     ada.sql(COUNT, epsilon="0.1")
-    with dp_sql.connect(schema, analyst="grace") as grace:
+    with dp_sql.connect(schema, analyst="grace", reuse=False) as grace:
         grace.sql(COUNT, epsilon="0.4")
         with pytest.raises(BudgetExceededError) as failure:
             grace.sql(COUNT, epsilon="0.2")
@@ -91,13 +91,16 @@ def test_an_analyst_spends_a_part_of_the_table(ada: dp_sql.Connection, schema: P
         assert "of `orders`; 0.1 of epsilon 1" in message
         assert "the part of `orders` that is for grace; 0.1 of epsilon 0.5" in message
         assert failure.value.hint == "epsilon = 0.1 would fit"
-    with dp_sql.connect(schema) as owner:
+    with dp_sql.connect(schema, reuse=False) as owner:
         owner.sql(COUNT, epsilon="0.1")
 
 
 def test_each_sees_the_table_and_his_or_her_own_part(ada: dp_sql.Connection, schema: Path) -> None:
     ada.sql(COUNT, epsilon="0.2")
-    with dp_sql.connect(schema, analyst="grace") as grace, dp_sql.connect(schema) as owner:
+    with (
+        dp_sql.connect(schema, analyst="grace", reuse=False) as grace,
+        dp_sql.connect(schema, reuse=False) as owner,
+    ):
         seen = grace.budget()["orders"].lines()
         assert "  grace: epsilon: 0 % used, 0.5 left; Rényi: 0 % used" in "\n".join(seen)
         assert "ada" not in "\n".join(seen)
@@ -120,7 +123,7 @@ def test_each_sees_the_table_and_his_or_her_own_part(ada: dp_sql.Connection, sch
 
 
 def test_several_tables_are_one_charge_to_the_unit(schema: Path, clock: Clock) -> None:
-    with dp_sql.connect(schema) as owner:
+    with dp_sql.connect(schema, reuse=False) as owner:
         explained = owner.explain(
             "SELECT COUNT(*) FROM orders JOIN visits USING (id)", epsilon="0.5"
         )
@@ -132,7 +135,7 @@ def test_several_tables_are_one_charge_to_the_unit(schema: Path, clock: Clock) -
         first = owner.budget()["visits"].people
         assert first is not None
         assert first.spent.pure == 10**12 // 4
-    with dp_sql.connect(schema, ledger=":memory:") as owner:
+    with dp_sql.connect(schema, ledger=":memory:", reuse=False) as owner:
         result = owner.sql(BOTH, epsilon=1)
         spent = sum((cost.epsilon for cost in result.cost.values()), Fraction(0))
         people = owner.budget()["visits"].people
@@ -154,7 +157,7 @@ def test_a_budget_over_all_tables_without_delta_has_laplace_noise(
     many = f"SELECT {', '.join(f'SUM(pay + {n})' for n in range(30))} FROM orders"
     assert "Laplace" in ada.explain(many, epsilon="0.5", delta="1e-7")
     edited(schema, ("budget: {epsilon: 2}", "budget: {epsilon: 2, delta: 1e-6}"))
-    with dp_sql.connect(schema, ledger=tmp_path / "other.ledger") as owner:
+    with dp_sql.connect(schema, ledger=tmp_path / "other.ledger", reuse=False) as owner:
         assert "Gaussian" in owner.explain(many, epsilon="0.5", delta="1e-7")
 
 
@@ -195,13 +198,13 @@ CHANGES = [
 
 def test_no_edited_or_copied_schema_refills_anything(schema: Path, tmp_path: Path) -> None:
     ledger = tmp_path / "l.ledger"
-    with dp_sql.connect(schema, ledger=ledger) as owner:
+    with dp_sql.connect(schema, ledger=ledger, reuse=False) as owner:
         owner.sql(COUNT, epsilon="0.5")
     copy = schema.with_name("copy.yaml")
     copy.write_text(SCHEMA, encoding="utf-8")
     (tmp_path / "linked").symlink_to(tmp_path)
     with (
-        dp_sql.connect(tmp_path / "linked" / "copy.yaml", ledger=ledger) as again,
+        dp_sql.connect(tmp_path / "linked" / "copy.yaml", ledger=ledger, reuse=False) as again,
         pytest.raises(BudgetExceededError, match=r"0\.5 of epsilon 1 is left"),
     ):
         again.sql(COUNT, epsilon="0.6")
@@ -247,11 +250,11 @@ def test_a_ledger_under_its_former_name_is_not_forgotten(schema: Path) -> None:
 
 
 def test_a_table_under_another_name_is_the_same_table(schema: Path, tmp_path: Path) -> None:
-    with dp_sql.connect(schema, ledger=tmp_path / "l.ledger") as owner:
+    with dp_sql.connect(schema, ledger=tmp_path / "l.ledger", reuse=False) as owner:
         owner.sql(COUNT, epsilon=1)
     renamed = edited(schema, ("  orders:\n", "  purchases:\n"))
     with (
-        dp_sql.connect(renamed, ledger=tmp_path / "l.ledger") as owner,
+        dp_sql.connect(renamed, ledger=tmp_path / "l.ledger", reuse=False) as owner,
         pytest.raises(BudgetExceededError, match="nothing of epsilon 1 is left"),
     ):
         owner.sql("SELECT COUNT(*) FROM purchases", epsilon="0.1")
