@@ -223,3 +223,15 @@ def test_a_batch_stays_whole_where_only_laplace_noise_is_allowed(opened: Open) -
         proved = joint_epsilon(entry.events, Fraction(1, 10**6), 0)
         assert proved is not None
         assert proved <= 1
+
+
+def test_a_joint_batch_that_is_asked_again_is_free(opened: Open) -> None:
+    with opened("sequential") as connection:
+        first = connection.batch(COUNTS, epsilon=1, delta="1e-6")
+        spent = connection.budget()["people"].spent
+        again = connection.batch(COUNTS, epsilon=1, delta="1e-6")
+        assert [r.fetchall() for r in again] == [r.fetchall() for r in first]
+        assert connection.budget()["people"].spent == spent
+        assert all(r.cost == {} and r.notes == () for r in again)
+        connection.batch([*COUNTS, COUNT.format(5)], epsilon=1, delta="1e-6")
+        assert connection.budget()["people"].spent.epsilon > 1.9 * EPSILON_UNITS
