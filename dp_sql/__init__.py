@@ -28,12 +28,13 @@ from dp_sql.errors import (
     SchemaError,
     UnsupportedSQLError,
 )
+from dp_sql.version import VERSION
 
 if TYPE_CHECKING:
     from dp_sql.connection import Connection, connect
     from dp_sql.result import Result
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 Error = DatabaseError = DPSQLError
 """What PEP 249 calls the errors above; one class may have several of its names."""

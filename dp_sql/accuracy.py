@@ -216,6 +216,8 @@ def too_dear(error: BudgetExceededError, query: Query) -> BudgetExceededError:
     return BudgetExceededError(
         f"values {query.accuracy} need more than is left. {error.message}",
         hint=f"a larger within{smaller}",
+        fitting=error.fitting,
+        by_epsilon=error.by_epsilon,
     )
 
 

@@ -23,10 +23,11 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one release may spend."""
+    """What one release may spend. gaussian: whether its noise is Gaussian wherever it may be."""
 
     epsilon: Fraction
     delta: Fraction
+    gaussian: bool = False
 
 
 def read_amounts(

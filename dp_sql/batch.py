@@ -18,10 +18,14 @@ _DELTA_UNIT = 10**24
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What one statement of a batch may spend. delta: None where the call says none."""
+    """What one statement of a batch may spend.
+
+    delta: None where the call says none. gaussian: whether its noise is Gaussian wherever it may be.
+    """
 
     epsilon: Fraction
     delta: Fraction | None
+    gaussian: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Batch:
         Source:  [Dwork2006b]
         """
         needs = [
-            math.cbrt(float(weight) * _error(one)) if one.costs else 0.0
+            math.cbrt(float(weight) * error_of(one)) if one.costs else 0.0
             for weight, one in zip(self.weights, prepared, strict=True)
         ]
         total = sum(map(Fraction, needs))
@@ -111,7 +115,7 @@ def read_batch(
     return Batch(tuple(queries), asked, None if delta is None else parse_delta(delta), read)
 
 
-def _error(prepared: Prepared) -> float:
+def error_of(prepared: Prepared) -> float:
     """Return the sum of the variances of a statement's noise, in squares of what one unit adds."""
     return sum(2 * size**2 for step in prepared.steps for size in _sizes(step))
 

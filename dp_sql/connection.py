@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -15,43 +15,47 @@ from typing import Any, Self
 
 from dp_sql import stages
 from dp_sql.accuracy import accurate, read_asked, too_dear
+from dp_sql.advice import advised
 from dp_sql.amounts import Amounts, parts, read_amounts
-from dp_sql.batch import Spending, read_batch
-from dp_sql.budget import open_ledger
+from dp_sql.batch import Batch, Spending, read_batch
+from dp_sql.budget import open_answers, open_ledger
 from dp_sql.budget.record import (
     OWNER,
     Asked,
-    BudgetState,
     Entry,
     Receipt,
-    StatementRecord,
     Status,
 )
+from dp_sql.budget.state import BudgetState
+from dp_sql.charges import Records, charges_of, with_times
 from dp_sql.cursor import Cursor
 from dp_sql.errors import (
     BudgetExceededError,
     EngineError,
+    InternalError,
     ParameterError,
     QueryError,
     UnsupportedSQLError,
 )
 from dp_sql.executor import spawn
 from dp_sql.executor.duckdb_engine import DuckDBEngine
-from dp_sql.executor.sources import database_file
 from dp_sql.explain import explanation
+from dp_sql.joint import JOINT, Way, ways
 from dp_sql.mechanisms.sampler import sampler_named
 from dp_sql.pace import Pace
 from dp_sql.parser.examples import general
 from dp_sql.parser.setting import Setting, read_setting
 from dp_sql.parser.statement import parse
 from dp_sql.parser.text import starts_with
+from dp_sql.places import analyst_named, ledger_place
 from dp_sql.plan.release import Release
 from dp_sql.postprocess import Answer, PostProcessor, new_database
 from dp_sql.privacy.amount import Amount
-from dp_sql.privacy.cost import FREE, Cost
+from dp_sql.privacy.cost import Cost
+from dp_sql.repeats import Draws, Known, Repeats
 from dp_sql.result import Interval, Result
 from dp_sql.sampling import sampled
-from dp_sql.schema.catalog import Catalog
+from dp_sql.schema.catalog import Catalog, ascii_lower
 from dp_sql.schema.loader import load
 from dp_sql.tune import Ends, Tuning, place_of, tune
 
@@ -67,22 +71,21 @@ class Connection:
         data_dir: str | PathLike[str] | None = None,
         ledger: str | PathLike[str] | None = None,
         analyst: str | None = None,
+        reuse: bool = True,
         in_process: bool | None = None,
     ) -> None:
         with spawn.prepared(wanted=not in_process):  # it loads while the schema is read
             self._catalog: Catalog = load(schema, database=database)
-            self._analyst = OWNER if analyst is None else _analyst(analyst)
+            self._analyst = OWNER if analyst is None else analyst_named(analyst)
             folder = None if data_dir is None else Path(data_dir)
             self._sampler = sampler_named(self._catalog.sampler)
             limits = self._catalog.worker
             here = limits.in_process if in_process is None else in_process
             with ThreadPoolExecutor(max_workers=1) as aside:  # a database takes its time to start
                 started = aside.submit(new_database)
+                worker = None if here else limits
                 self._engine = DuckDBEngine(
-                    self._catalog,
-                    data_dir=folder,
-                    database=database,
-                    worker=None if here else limits,
+                    self._catalog, data_dir=folder, database=database, worker=worker
                 )
         self._process = os.getpid()
         self._pace = Pace(bucketed=self._catalog.bucketed)
@@ -96,7 +99,9 @@ class Connection:
                 started.result(),
                 self._sampler,
             )
-            self._ledger = open_ledger(ledger_place(self._catalog, ledger, database))
+            place = ledger_place(self._catalog, ledger, database, folder)
+            self._ledger = open_ledger(place)
+            self._answers = open_answers(place, self._ledger)
             try:
                 self._identities = self._register()
             except BaseException:
@@ -105,13 +110,18 @@ class Connection:
         except BaseException:
             self._engine.close()
             raise
+        parts = (self._catalog, self._engine, self._post, self._sampler, self._identities)
+        self._repeats = Repeats(self._answers if reuse else None, *parts, self._analyst)
 
     def _register(self) -> dict[str, str]:
-        identities = {}
+        identities, unit, people = {}, self._catalog.unit, None
+        if self._catalog.people is not None:
+            people = unit.name
+            self._ledger.register_people(people, unit, self._catalog.people)
         for name, spec in self._catalog.tables.items():
             if spec.budget is not None:
                 identities[name] = self._engine.identity(name)
-                self._ledger.register(identities[name], spec.name, self._catalog.unit, spec.budget)
+                self._ledger.register(identities[name], spec.name, unit, spec.budget, people)
         return identities
 
     def sql(
@@ -147,12 +157,21 @@ class Connection:
             if setting is not None:
                 return self._set(setting)
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
+            draws = Draws()
+            known = self._repeats.known(prepared, draws)
         try:
-            receipts = self._reserve([(query, prepared.costs)] if prepared.costs else [])
+            receipts = self._reserve(self._repeats.records([query], [known]), [known])
         except BudgetExceededError as error:
+
+            def fits(smaller: Fraction) -> bool:
+                one = self._prepare(query, smaller, delta, None, None, sample_rate)
+                again = [self._repeats.known(one, Draws())]
+                return self._ledger.has_room(self._repeats.records([query], again))
+
+            error = advised(error, [prepared], fits, 1)
             raise too_dear(error, prepared.query) from None
         with self._pace.until_step(began), self._answering(receipts):
-            return self._run(prepared)
+            return self._run(known, receipts[0], draws)
 
     def batch(
         self,
@@ -161,41 +180,75 @@ class Connection:
         epsilon: Amount,
         delta: Amount | None = None,
         weights: Sequence[Amount] | None = None,
+        sample_rate: Amount | None = None,
     ) -> list[Result]:
         """Answer statements that are declared together and share one epsilon; results in their order.
 
-        epsilon, delta: of all of them together. delta: where not given, each statement has its own, of
-        the session or the schema. weights: how much each statement's squared error counts, 1 where not
-        given; the epsilons are then those at which the sum is least (`Result.cost` tells them).
+        epsilon, delta: of all of them together. weights: how much each statement's squared error
+        counts, 1 where not given; the parts of epsilon are then those at which the sum is least
+        (`Result.cost` tells them). Where noise for all together is less, each result has the cost of
+        the whole batch, and a note. Without delta it is the session's or the schema's, in parts each.
+        sample_rate: each release of each statement reads a fresh sample of the units, as with `sql`.
         All are charged in one transaction, or none is. Raises what `sql` raises; where one of them
         fails after that, all stay charged and none is returned.
         """
         self._open()
         began = self._pace.now()
         asked = read_batch(queries, epsilon, delta, weights)
-        trial = [self._of_batch(*each) for each in zip(asked.queries, asked.even(), strict=True)]
-        spent = asked.split(trial)
-        prepared = [self._of_batch(*each) for each in zip(asked.queries, spent, strict=True)]
-        asked.check(prepared)
-        paid = [(q, one.costs) for q, one in zip(asked.queries, prepared, strict=True) if one.costs]
-        receipts = self._reserve(paid)
-        with self._pace.until_step(began), self._answering(receipts):
-            return [self._run(one) for one in prepared]
+        refused: BudgetExceededError | None = None
+        for way in self._ways(asked, sample_rate):
+            draws = Draws()
+            known = [self._repeats.known(one, draws) for one in way.prepared]
+            try:
+                receipts = self._reserve(way.records(asked, known, self._repeats), known)
+            except BudgetExceededError as error:
+                refused = error
+                continue
+            costs = way.costs(known)
+            with self._pace.until_step(began), self._answering(receipts):
+                each = zip(known, receipts, costs, strict=True)
+                return [self._run(one, paid, draws, cost) for one, paid, cost in each]
+        if refused is None:
+            raise InternalError("a batch has a way to be answered")
 
-    def _of_batch(self, query: str, spending: Spending) -> stages.Prepared:
-        with self._with_example(query):
-            return self._prepare(query, spending.epsilon, spending.delta, None, None, None)
+        def fits(smaller: Fraction) -> bool:
+            for way in self._ways(replace(asked, epsilon=smaller), sample_rate):
+                draws = Draws()
+                known = [self._repeats.known(one, draws) for one in way.prepared]
+                if self._ledger.has_room(way.records(asked, known, self._repeats)):
+                    return True
+            return False
 
-    def _run(self, prepared: stages.Prepared) -> Result:
-        """Answer a statement that is paid."""
-        answer, released = stages.run(
-            prepared, self._catalog, self._engine, self._post, self._sampler
-        )
+        raise advised(refused, way.prepared, fits, 8 * len(asked.queries))
+
+    def _ways(self, asked: Batch, sample_rate: Amount | None) -> Iterator[Way]:
+        """Yield the ways to answer a batch, as `joint.ways` does."""
+        defaults, session = self._catalog.defaults, self._session
+        delta = next((d for d in (asked.delta, session.delta, defaults.delta) if d is not None), 0)
+
+        def prepare(query: str, spent: Spending) -> stages.Prepared:
+            with self._with_example(query):
+                amounts = spent.epsilon, spent.delta, None, None, sample_rate
+                return self._prepare(query, *amounts, gaussian=spent.gaussian)
+
+        return ways(asked, Fraction(delta), prepare, self._catalog)
+
+    def _run(
+        self,
+        known: Known,
+        receipt: Receipt | None,
+        draws: Draws,
+        joint: Mapping[str, Cost] | None = None,
+    ) -> Result:
+        """Answer a statement that is paid. joint: what it cost with others, where noise is joint."""
+        answer = self._repeats.run(known, receipt, draws)
 
         def spread(level: float) -> list[tuple[Interval, ...]]:
-            return stages.intervals(prepared, answer, released, self._post, self._sampler, level)
+            return known.course.intervals(answer, level)
 
-        return Result(answer, self._costs(prepared.costs), spread, prepared.query.notes)
+        costs = self._costs(known.prepared.costs if joint is None else joint)
+        notes = (*known.prepared.query.notes, *([JOINT] if joint else []))
+        return Result(answer, costs, spread, notes, repeated=bool(known.free))
 
     def explain(
         self,
@@ -211,8 +264,13 @@ class Connection:
         self._open()
         with self._with_example(query):
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
-        states = {table: self._state(self._identities[table]) for table in prepared.costs}
-        return explanation(prepared, self._catalog, states)
+            known = self._repeats.known(prepared, Draws())
+        states = {
+            table: self._ledger.state(self._identities[table], self._own, charge.blocks)
+            for table, charge in charges_of(known.prepared, self._catalog).items()
+        }
+        learned = self._repeats.learned(known)
+        return explanation(known.prepared, self._catalog, states, known.free, learned)
 
     def tune(
         self,
@@ -235,13 +293,25 @@ class Connection:
     def budget(self) -> dict[str, BudgetState]:
         """Return the state of each protected table's budget, by its name in the schema.
 
-        An analyst is told how many more of his or her own last statement fit, the owner of anybody's.
+        An analyst is told of his or her own part of the budget, and how many more of his or her own
+        last statement fit; the owner of everybody's.
         """
         self._open()
         return {
             self._catalog.tables[name].name: self._state(identity)
             for name, identity in self._identities.items()
         }
+
+    def refresh(self, *tables: str) -> None:
+        """Have statements about these protected tables drawn anew, because their data are new.
+
+        Without a name, about all of them. What was asked before costs again then. Only the owner may:
+        raises LedgerError for an analyst, ParameterError for a table that has no budget.
+        """
+        self._open()
+        named = [ascii_lower(self._catalog.protected(table)[0].name) for table in tables]
+        names = named or list(self._identities)
+        self._answers.refresh((self._identities[name] for name in names), self._analyst)
 
     def ledger(self) -> Iterator[Entry]:
         """Yield what was asked and what it cost, oldest first: an analyst's own, for the owner all."""
@@ -292,6 +362,7 @@ class Connection:
             self._closed = True
             self._engine.close()
             self._post.close()
+            self._answers.close()
             self._ledger.close()
 
     def __enter__(self) -> Self:
@@ -322,6 +393,8 @@ class Connection:
         within: Amount | None,
         confidence: Amount | None,
         sample_rate: Amount | None,
+        *,
+        gaussian: bool = False,
     ) -> stages.Prepared:
         defaults = self._catalog.defaults
         call = read_amounts(epsilon, delta, defaults)
@@ -329,7 +402,8 @@ class Connection:
         plan = sampled(parse(query, self._catalog, self._describe), sample_rate, asked)
         public = stages.StagedFacts(plan, self._engine, self._post)
         plan, call = accurate(plan, asked, call, self._session, self._catalog, public)
-        spent = parts(plan, call, self._session, defaults)
+        shared = parts(plan, call, self._session, defaults)
+        spent = tuple(replace(part, gaussian=gaussian) for part in shared)
         return stages.prepare(plan, self._catalog, self._engine, public, self._post, spent)
 
     @contextmanager
@@ -390,19 +464,23 @@ class Connection:
         answer = Answer(("explain",), ("VARCHAR",), rows, ())
         return Result(answer, {}, lambda _: [(None,) for _ in rows])
 
-    def _reserve(self, asked: Sequence[tuple[str, Mapping[str, Cost]]]) -> tuple[Receipt, ...]:
-        """Debit every table of some statements, all or none, durably, before a row is read."""
-        records = []
-        for query, costs in asked:
-            owed: dict[str, Cost] = {}
-            for table, cost in costs.items():
-                identity = self._identities[table]
-                owed[identity] = owed.get(identity, FREE).then(cost)
-            records.append((StatementRecord(uuid.uuid4().hex, self._analyst, query), owed))
-        return self._ledger.reserve_all(records) if records else ()
+    def _reserve(self, records: Records, known: Sequence[Known]) -> list[Receipt | None]:
+        """Debit every table of some statements, all or none, durably, before a row is read.
+
+        A statement that was free because it was asked before is recorded at no cost: its receipt is
+        like the others. None is that of a statement that nothing protected decides. One record may be
+        that of all statements.
+        """
+        try:
+            found = self._ledger.reserve_all(records) if records else ()
+        except BudgetExceededError as error:
+            raise with_times(error, [one.learned for one in known], self._catalog) from None
+        charged = [bool(one.listed.costs) for one in known]
+        receipts = iter(found * sum(charged) if len(found) == 1 else found)
+        return [next(receipts) if some else None for some in charged]
 
     @contextmanager
-    def _answering(self, receipts: Sequence[Receipt]) -> Iterator[None]:
+    def _answering(self, receipts: Sequence[Receipt | None]) -> Iterator[None]:
         """Note in the ledger whether statements that are paid were answered: all of them, or none."""
         status = Status.FAILED
         try:
@@ -410,7 +488,8 @@ class Connection:
             status = Status.ANSWERED
         finally:
             for receipt in receipts:
-                self._ledger.finish(receipt, status)
+                if receipt is not None:
+                    self._ledger.finish(receipt, status)
 
     def _costs(self, costs: Mapping[str, Cost]) -> dict[str, Cost]:
         return {self._catalog.tables[table].name: cost for table, cost in costs.items()}
@@ -423,16 +502,20 @@ def connect(
     data_dir: str | PathLike[str] | None = None,
     ledger: str | PathLike[str] | None = None,
     analyst: str | None = None,
+    reuse: bool = True,
     in_process: bool | None = None,
 ) -> Connection:
     """Open the protected tables that a schema file declares.
 
     schema: the YAML file of the data owner. database: overrides its `database`. data_dir: the folder
-    of `source` files. ledger: the file that holds the budget, ":memory:" for one that is forgotten;
-    by default it lies beside the data. analyst: who asks, for the ledger; None is the owner, who
-    sees everybody's statements. in_process: False to read the data in a process of its own, within the
-    limits that the schema gives it, True to read them in this one, without limits; by default what the
-    schema says, which is a process of its own unless it says `in_process: true`.
+    of `source` files. ledger: the file that holds the budget, the URL of a PostgreSQL database that
+    does (postgresql://…), or ":memory:" for one that is forgotten; by default it lies beside the
+    data. analyst: who asks, for the ledger; None is the owner, who sees everybody's statements.
+    reuse: whether what was released before is shown again at no cost; without it every statement is
+    drawn anew and paid, and nothing is kept for later. in_process: False to read the data in a process
+    of its own, within the limits that the schema gives it, True to read them in this one, without
+    limits; by default what the schema says, which is a process of its own unless it says
+    `in_process: true`.
 
     Raises SchemaError, EngineError, LedgerError, or ParameterError for an analyst called "owner".
     """
@@ -442,33 +525,6 @@ def connect(
         data_dir=data_dir,
         ledger=ledger,
         analyst=analyst,
+        reuse=reuse,
         in_process=in_process,
     )
-
-
-def _analyst(name: str) -> str:
-    """Return the name of an analyst. Raises ParameterError for the owner's, and for none at all."""
-    if name.strip().lower() in ("", OWNER) or not name.isprintable():
-        raise ParameterError(
-            f"an analyst can't be called {name!r}.",
-            hint="another name; leave `analyst` out to ask as the owner",
-        )
-    return name
-
-
-def ledger_place(
-    catalog: Catalog, ledger: str | PathLike[str] | None, database: str | None
-) -> str | Path:
-    """Return where the ledger lies: as asked, as the schema says, or beside the data.
-
-    ledger, database: as `connect` gets them. The result is a file, or ":memory:".
-    """
-    if ledger is not None:
-        return str(ledger) if str(ledger) == ":memory:" else Path(ledger)
-    beside = catalog.path.parent
-    if catalog.ledger is not None:
-        return beside / catalog.ledger
-    file = database_file(catalog, database if database is not None else catalog.database)
-    if file is not None:
-        return file.with_name(f"{file.name}.ledger")
-    return catalog.path.with_suffix(".ledger")

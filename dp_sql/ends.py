@@ -14,7 +14,15 @@ from dp_sql.dataclass import dataclass
 from dp_sql.mechanisms.interval import interval, redraw
 from dp_sql.mechanisms.release import Released
 from dp_sql.mechanisms.sampler import Sampler
-from dp_sql.plan.release import GROUP_NUMBER, GROUPING_SET, IntervalColumn, PlannedRelease, Release
+from dp_sql.plan.histogram import Bin
+from dp_sql.plan.release import (
+    GROUP_NUMBER,
+    GROUPING_SET,
+    Aggregate,
+    IntervalColumn,
+    PlannedRelease,
+    Release,
+)
 from dp_sql.postprocess import PostProcessor, ReleasedColumn, array_type
 from dp_sql.result import Interval
 from dp_sql.schema.sqltype import BIGINT, DOUBLE
@@ -53,9 +61,9 @@ def item_ends(
     """
     parsed = table.release
     names = {a.name: f'"{parsed.name}"."{a.name}"' for a in parsed.aggregates}
-    ranked = [names[a.name] for a in parsed.aggregates if a.choice is not None]
+    ranked = [names[a.name] for a in parsed.aggregates if _is_chosen(a)]
     ranked += [f'"{parsed.name}"."{column.name}"' for column in parsed.intervals]
-    places = {names[a.name]: i for i, a in enumerate(parsed.aggregates) if a.choice is None}
+    places = {names[a.name]: i for i, a in enumerate(parsed.aggregates) if not _is_chosen(a)}
     computed = [
         (position, item)
         for position, item in enumerate(items)
@@ -126,6 +134,11 @@ def padded(parsed: Release, plan: PlannedRelease, released: Released) -> list[tu
         return released.keys
     places = [names.index(k.name) if k.name in names else -1 for k in parsed.keys]
     return [tuple([None if i < 0 else key[i] for i in places]) for key in released.keys]
+
+
+def _is_chosen(aggregate: Aggregate) -> bool:
+    """Return whether nobody knows how far an aggregate's value is off: it was chosen, not counted."""
+    return aggregate.choice is not None and not isinstance(aggregate.choice, Bin)
 
 
 def _values(ends: list[float | None]) -> Sequence[object] | NDArray[np.float64]:

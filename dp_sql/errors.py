@@ -16,6 +16,9 @@ No message, code or attribute depends on protected values.
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
+
 from dp_sql.dataclass import dataclass
 
 
@@ -31,12 +34,17 @@ class Position:
 def caret(text: str, position: Position) -> str:
     """Return the line of `text` that `position` names with carets under the characters meant."""
     lines = text.splitlines() or [""]
-    line = lines[min(position.line, len(lines)) - 1]
+    line = _without_secrets(lines[min(position.line, len(lines)) - 1])
     start = max(0, min(position.column - 1, len(line)))
     if len(line) > 160:
         cut = max(0, start - 60)
         line, start = line[cut : cut + 160], start - cut
     return f"  {line}\n  {' ' * start}{'^' * max(1, min(position.length, len(line) - start))}"
+
+
+def _without_secrets(line: str) -> str:
+    """Return a line with stars for what a URL of PostgreSQL says: it may hold a password."""
+    return re.sub(r"(?<=://)\S+", lambda m: "*" * len(m[0]), line) if "postgres" in line else line
 
 
 class DPSQLError(Exception):
@@ -129,9 +137,26 @@ class ParameterError(QueryError):
 
 
 class BudgetExceededError(DPSQLError):
-    """The budget has no room for the statement. Nothing was charged."""
+    """The budget has no room for the statement. Nothing was charged.
+
+    Attributes:
+        fitting: an epsilon at which it would fit, as a fraction, or None where none is known.
+        by_epsilon: whether it is epsilon that there is too little of, and not delta.
+    """
 
     code = "budget_exceeded"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        fitting: Fraction | None = None,
+        by_epsilon: bool = True,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.fitting = fitting
+        self.by_epsilon = by_epsilon
 
 
 class LedgerError(DPSQLError):

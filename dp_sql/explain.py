@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
+from dp_sql.charges import debit_lines, times
+from dp_sql.mechanisms import tree
+from dp_sql.mechanisms.choice import beyond, rank_error
 from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.distinct import Counter
 from dp_sql.mechanisms.interval import laplace_half_width
 from dp_sql.mechanisms.local import proposal
 from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
-from dp_sql.mechanisms.ranks import beyond, rank_error
 from dp_sql.mechanisms.selection import Coins
 from dp_sql.mechanisms.spread import has_public_noise, spread_of
 from dp_sql.plan.block import BlockMeasure
 from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.facts import HistogramFacts
-from dp_sql.plan.histogram import Choice, Extreme, Histogram, Popular, Quantile
+from dp_sql.plan.histogram import Bin, Choice, Extreme, Histogram, Popular, Quantile
 from dp_sql.plan.printer import expression_text, measure_text, relation_text
 from dp_sql.plan.relation import Measure, PresenceMeasure
 from dp_sql.plan.release import (
@@ -31,19 +34,29 @@ from dp_sql.plan.release import (
 from dp_sql.plan.sampled import Sampled
 from dp_sql.privacy.amount import show
 from dp_sql.privacy.contribution import Change
-from dp_sql.privacy.cost import FREE
+from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.privacy.unit import Adjacency, Level
 from dp_sql.schema.catalog import Catalog, ChoiceKind
 from dp_sql.stages import Prepared, Step
 
 if TYPE_CHECKING:
-    from dp_sql.budget.record import BudgetState
+    from dp_sql.budget.state import BudgetState
 
 _FALSE_POSITIVES = Fraction(1, 20)
 
 
-def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, BudgetState]) -> str:
-    """Return the explanation of a prepared statement. states: by lower-cased table name."""
+def explanation(
+    prepared: Prepared,
+    catalog: Catalog,
+    states: Mapping[str, BudgetState],
+    free: Mapping[str, str],
+    learned: Mapping[str, Cost],
+) -> str:
+    """Return the explanation of a prepared statement.
+
+    states: by lower-cased table name. free: why a release costs nothing, by its name. learned: what counts
+    against the analyst's own part of a table's budget, where that isn't the cost.
+    """
     lines = [f"Note: {note}" for note in prepared.query.notes]
     if not prepared.steps:
         lines.append("Reads public data only: plain DuckDB, no noise, no cost.")
@@ -58,6 +71,8 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
             lines += _joint(parsed, steps, consistent=catalog.consistent)
         for step in steps:
             lines += _step(step)
+        if parsed.name in free:
+            lines.append(f"  free: {free[parsed.name]}")
     lines.append("Above the releases: " + prepared.query.residual.sql)
     for table, cost in prepared.costs.items():
         name = catalog.tables[table].name
@@ -65,10 +80,21 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
             f"Cost to {name}: epsilon {show(cost.epsilon)}"
             + (f", delta {show(cost.delta)}" if cost.delta else "")
         )
-        lines.append(f"  {states[table].taken(cost)}")
+        lines += [f"  {text}" for text in debit_lines(prepared, catalog, table)]
+        lines.append(f"  {states[table].taken(cost.times(times(prepared, catalog, table)))}")
         lines += [f"  {text}" for text in states[table].lines()]
+    lines += _over_all(prepared, states)
     if prepared.steps and not prepared.costs:
-        lines.append("Cost: none, the answer depends on nothing that is protected.")
+        why = (
+            "it was released before" if free else "the answer depends on nothing that is protected"
+        )
+        lines.append(f"Cost: none, {why}.")
+    for table, cost in learned.items():
+        lines.append(
+            f"Of your own part of {catalog.tables[table].name}: epsilon {show(cost.epsilon)}"
+            + (f", delta {show(cost.delta)}" if cost.delta else "")
+            + ", since you are shown it for the first time"
+        )
     if prepared.costs:
         epsilon = max(c.epsilon for c in prepared.costs.values())
         delta = max(c.delta for c in prepared.costs.values())
@@ -82,6 +108,19 @@ def explanation(prepared: Prepared, catalog: Catalog, states: Mapping[str, Budge
             f"those who {found}."
         )
     return "\n".join(lines)
+
+
+def _over_all(prepared: Prepared, states: Mapping[str, BudgetState]) -> list[str]:
+    """Return what the statement takes of the budget over all tables, where there is one."""
+    people = next((s.people for s in states.values() if s.people is not None), None)
+    if people is None:
+        return []
+    cost = reduce(Cost.then, prepared.costs.values())
+    account = people.registration.account
+    return [
+        f"Cost over all tables: epsilon {show(cost.epsilon)}",
+        f"  of {account}: {people.taken(cost)}",
+    ]
 
 
 def _protects(catalog: Catalog) -> str:
@@ -234,17 +273,24 @@ def _histogram(
     """Return what is counted for values that are chosen by their rank, and how they are chosen."""
     measure = histogram.measure
     argument = "?" if measure.argument is None else expression_text(measure.argument)
-    ends = f"[{float(measure.low):g}, {float(measure.high):g}]"
+    low, high = histogram.ratios or (measure.low, measure.high)
+    ends = f"[{float(low):g}, {float(high):g}]"
+    ratio = " of one ratio" if histogram.ratios else ""
     candidates = measure.cells * histogram.fine + 1
     how = histogram.kind.value.replace("_", " ")
     delta = f", delta {show(chooser.delta)}" if histogram.kind.is_local else ""
+    if any(isinstance(choice, Bin) for choice in histogram.choices):
+        how = "all weights with Laplace noise"
+    how = f"{how}, epsilon {show(chooser.epsilon)}{delta} each, {candidates} candidates"
     if histogram.together:
-        how += ", the histogram halved at one quantile after another"
+        how = how.replace(",", ", the histogram halved at one quantile after another,", 1)
+    if histogram.kind is ChoiceKind.TREE:
+        how = tree.described(histogram, chooser)
     return [
-        f"  histogram h{index}: {argument} in {ends}, {measure.cells} steps",
+        f"  histogram h{index}: {argument} in {ends}, {measure.cells} steps{ratio}",
         *("    " + line for line in relation_text(histogram.relation).splitlines()),
         f"    contribution: {facts.rule}",
-        f"    choice: {how}, epsilon {show(chooser.epsilon)}{delta} each, {candidates} candidates",
+        f"    choice: {how}",
     ]
 
 
@@ -254,6 +300,9 @@ def _rank_error(step: Step, readout: ChoiceReadout) -> str:
     rank = histogram.choices[readout.position]
     if histogram.kind.is_local:
         return _local_error(histogram, rank)
+    if isinstance(rank, Bin):
+        lattice, scale = chooser.laplace()
+        return f"± {laplace_half_width(scale, 0.95) / lattice / histogram.unit:.6g} in 95 % of runs"
     if isinstance(rank, Popular):
         return "the heaviest value, or one with about as many rows"
     if isinstance(rank, Extreme):

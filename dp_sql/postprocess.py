@@ -269,7 +269,7 @@ class PostProcessor:
             if own.same(found):
                 told, position = own, position_in(residual.plain, own, len(_DESCRIBE))
         return QueryError(
-            f"the part above the aggregates can't be run: {told.message}",
+            f"what reads public data and results alone can't be run: {told.message}",
             hint=told.hint or "what DuckDB has, with CAST where the types differ",
             text=residual.original,
             position=position,
@@ -379,7 +379,7 @@ class PostProcessor:
             except duckdb.Error as error:  # the values are released, so the text may be shown
                 text = read_complaint(error).message
                 raise EngineError(
-                    f"the part above the aggregates failed on the released values: {text}",
+                    f"what reads public data and results alone failed: {text}",
                     hint="TRY_CAST, or a condition that keeps such values out",
                 ) from None
 

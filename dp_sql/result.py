@@ -34,6 +34,7 @@ class Result:
         cost: what the statement cost each protected table, by its name in the schema; empty when it
             was free.
         notes: sentences about options that were answered in another way than they are written.
+        repeated: whether something of it was released before and is shown again at no cost.
     """
 
     def __init__(
@@ -42,11 +43,14 @@ class Result:
         cost: Mapping[str, Cost],
         spread: Callable[[float], list[tuple[Interval, ...]]],
         notes: tuple[str, ...] = (),
+        *,
+        repeated: bool = False,
     ) -> None:
         self.columns = list(answer.columns)
         self.types = list(answer.types)
         self.cost = dict(cost)
         self.notes = notes
+        self.repeated = repeated
         self._rows = answer.rows
         self._spread = spread
 

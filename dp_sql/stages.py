@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from dp_sql.mechanisms.consistency import consistent, read_sets
 from dp_sql.mechanisms.empty import without_empty
 from dp_sql.mechanisms.measurement import Measurement, calibrate_sets
 from dp_sql.mechanisms.readout import read
+from dp_sql.mechanisms.redraws import Redraws
 from dp_sql.mechanisms.release import Key, Released, release, selected
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.mechanisms.sampling import in_all, on_sample
@@ -50,8 +51,10 @@ from dp_sql.postprocess import (
 )
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.result import Interval
+from dp_sql.sampling import cheaper
 from dp_sql.schema.catalog import Catalog
 from dp_sql.schema.sqltype import BIGINT, DOUBLE, SqlType
+from dp_sql.sensitivity.blocks import Debit, debit
 from dp_sql.sensitivity.contribution import derive
 
 
@@ -73,7 +76,7 @@ class Prepared:
     """A statement that could run.
 
     public_stages: those that read public tables alone, read already. costs: by lower-cased table
-    name, whole statement.
+    name, whole statement. debits: of each of these that has blocks, which it debits.
     """
 
     query: Query
@@ -82,6 +85,7 @@ class Prepared:
     columns: tuple[str, ...]
     types: tuple[str, ...]
     costs: Mapping[str, Cost]
+    debits: Mapping[str, Debit]
 
 
 class StagedFacts:
@@ -121,14 +125,38 @@ def prepare(
             steps.append(Step(plan, fact, measurement, engine.statements(plan)))
     tables = {release.name: declared(release) for release in query.releases}
     columns, types = post.describe(query.residual, tables)
+    owed = costs_of(query.releases, steps, catalog)
+    return Prepared(query, tuple(steps), public.tables, columns, types, *owed)
+
+
+def costs_of(
+    releases: Iterable[Release], steps: Sequence[Step], catalog: Catalog
+) -> tuple[dict[str, Cost], dict[str, Debit]]:
+    """Return what some releases cost and which blocks they debit, as `Prepared` has them.
+
+    steps: theirs, and others.
+    """
     costs: dict[str, Cost] = {}
-    for parsed in query.releases:
-        own = (s.measurement.cost for s in steps if s.plan.release.name == parsed.name)
-        cost = sum(own, FREE)  # of all its sets of keys: none of them is a guarantee alone
-        if cost != FREE:
-            for table in parsed.tables:
-                costs[table] = costs.get(table, FREE).then(cost)
-    return Prepared(query, tuple(steps), public.tables, columns, types, costs)
+    debits: dict[str, Debit] = {}
+    for parsed in releases:
+        own = [s for s in steps if s.plan.release.name == parsed.name]
+        # of all its sets of keys: none of them is a guarantee alone
+        cost = sum((s.measurement.cost for s in own), FREE)
+        for table in parsed.tables if cost != FREE else ():
+            found = _debit([s.plan for s in own], table, catalog)
+            if found is not None:
+                if found.blocks == frozenset():  # no row of the table can change this release
+                    continue
+                debits[table] = debits.get(table, found) | found
+            costs[table] = costs.get(table, FREE).then(cost)
+    return costs, debits
+
+
+def _debit(plans: list[PlannedRelease], table: str, catalog: Catalog) -> Debit | None:
+    """Return the blocks of a table that a release debits; None where the table has none."""
+    budget = catalog.tables[table].budget
+    column = None if budget is None else budget.block_column
+    return None if column is None else debit(plans, table, column)
 
 
 def measured(
@@ -146,19 +174,27 @@ def measured(
     if any(fact.sample_rate != rate for fact in facts):
         raise InternalError("a plan reads another sample than its release")
     gaussian = gaussian_allowed(parsed.tables, catalog)
-    # on a sample Gaussian noise has the better Rényi curve, and steps are many
-    alone = rate is not None and gaussian and delta > 0 and sigma1(epsilon, delta) is not None
-    measurements = calibrate_sets(
-        list(zip(plans, facts, strict=True)),
-        epsilon=epsilon,
-        delta=delta,
-        gaussian_allowed=gaussian,
-        laplace_allowed="laplace" in catalog.mechanisms.noise and not alone,
-        min_units=limits_of(parsed, catalog).min_units_per_group,
-    )
-    if rate is not None:
-        measurements = tuple(in_all(m, part.epsilon, rate) for m in measurements)
-    return list(zip(plans, facts, measurements, strict=True))
+    usable = gaussian and delta > 0 and sigma1(epsilon, delta) is not None
+    laplace = "laplace" in catalog.mechanisms.noise and not (part.gaussian and usable)
+
+    def calibrated(*, laplace: bool, gaussian: bool) -> tuple[Measurement, ...]:
+        found = calibrate_sets(
+            list(zip(plans, facts, strict=True)),
+            epsilon=epsilon,
+            delta=delta,
+            gaussian_allowed=gaussian,
+            laplace_allowed=laplace,
+            min_units=limits_of(parsed, catalog).min_units_per_group,
+        )
+        return found if rate is None else tuple(in_all(m, part.epsilon, rate) for m in found)
+
+    if rate is not None and laplace and usable:
+        ways = [calibrated(laplace=laplace, gaussian=not laplace) for laplace in (True, False)]
+        budgets = [catalog.tables[table].budget for table in parsed.tables]
+        found = tuple(cheaper(some, budgets) for some in zip(*ways, strict=True))
+    else:
+        found = calibrated(laplace=laplace, gaussian=gaussian)
+    return list(zip(plans, facts, found, strict=True))
 
 
 def declared(release: Release) -> list[tuple[str, SqlType]]:
@@ -170,39 +206,89 @@ def declared(release: Release) -> list[tuple[str, SqlType]]:
     return [*keys, *values, *place, (GROUP_NUMBER, BIGINT), *ends]
 
 
-def run(
-    prepared: Prepared, catalog: Catalog, engine: Engine, post: PostProcessor, sampler: Sampler
-) -> tuple[Answer, tuple[Released, ...]]:
-    """Run the releases of a statement that is paid, and what stands above them.
+Draw = Callable[[Release, list[Step], list[StageTable]], list[Released]]
+"""What gives the noisy values of a release, one for each of its steps; the last are the stages it reads."""
 
-    Returned are the answer and the released values, one a step.
-    """
-    released: dict[str, list[Released]] = {}
-    tables: dict[str, Sequence[ReleasedColumn]] = {}
-    stages = {table.stage.name: table for table in prepared.public_stages}
-    waiting = list(prepared.query.releases)
-    while waiting:
-        parsed = _next(waiting, prepared.query, tables)
-        waiting.remove(parsed)
-        for stage in _read_by(parsed, prepared.query):
-            if stage.name not in stages:
-                stages[stage.name] = _staged(stage, tables, post)
-        read = [stages[stage.name] for stage in _read_by(parsed, prepared.query)]
-        steps = [step for step in prepared.steps if step.plan.release.name == parsed.name]
-        noisy = [_released(step, engine, post, sampler, read) for step in steps]
-        plans = [step.plan for step in steps]
-        if catalog.consistent:
+
+class Course:
+    """How far the releases of a statement are: what they gave, and the tables that are made of it."""
+
+    def __init__(self, prepared: Prepared, catalog: Catalog, post: PostProcessor) -> None:
+        """Begin with no release. catalog, post: the connection's."""
+        self._prepared = prepared
+        self._catalog, self._post = catalog, post
+        self._noisy: dict[str, list[Released]] = {}
+        self._released: dict[str, list[Released]] = {}
+        self._tables: dict[str, Sequence[ReleasedColumn]] = {}
+        self._stages = {table.stage.name: table for table in prepared.public_stages}
+
+    def waiting(self) -> list[Release]:
+        """Return the releases that are still to come."""
+        return [r for r in self._prepared.query.releases if r.name not in self._released]
+
+    def ready(self, parsed: Release) -> bool:
+        """Return whether everything that a release reads of others is there."""
+        read = _read_by(parsed, self._prepared.query)
+        return all(name in self._tables for stage in read for name in stage.releases)
+
+    def steps(self, parsed: Release) -> list[Step]:
+        """Return the steps of a release."""
+        return [step for step in self._prepared.steps if step.plan.release.name == parsed.name]
+
+    def read(self, parsed: Release) -> list[StageTable]:
+        """Return the stages that a release reads, which is ready."""
+        read = _read_by(parsed, self._prepared.query)
+        for stage in read:
+            if stage.name not in self._stages:
+                self._stages[stage.name] = _staged(stage, self._tables, self._post)
+        return [self._stages[stage.name] for stage in read]
+
+    def take(self, parsed: Release, noisy: list[Released]) -> None:
+        """Go on with what a release gave, one a step."""
+        self._noisy[parsed.name] = noisy
+        plans = [step.plan for step in self.steps(parsed)]
+        if self._catalog.consistent:
             noisy = consistent(list(zip(plans, noisy, strict=True)))
         shown = [without_empty(plan, some) for plan, some in zip(plans, noisy, strict=True)]
-        released[parsed.name] = shown
+        self._released[parsed.name] = shown
         parts = list(zip(plans, shown, strict=True))
-        columns = _columns(parsed, parts, catalog)
+        columns = _columns(parsed, parts, self._catalog)
         if parsed.intervals:
             table = Groups(parsed, tuple(parts[part] for part in _order(parsed)))
-            columns = (*columns, *interval_columns(table, post, sampler))
-        tables[parsed.name] = columns
-    answer = post.run(prepared.query.residual, tables, prepared.columns)
-    return answer, tuple(some for r in prepared.query.releases for some in released[r.name])
+            columns = (*columns, *interval_columns(table, self._post, self._redraws(parsed)))
+        self._tables[parsed.name] = columns
+
+    def finish(self, draw: Draw) -> Answer:
+        """Take what is still to come from `draw`, and return the answer. The statement is paid."""
+        while waiting := self.waiting():
+            parsed = next((r for r in waiting if self.ready(r)), None)
+            if parsed is None:
+                raise InternalError("stages that wait for each other")
+            self.take(parsed, draw(parsed, self.steps(parsed), self.read(parsed)))
+        residual = self._prepared.query.residual
+        return self._post.run(residual, self._tables, self._prepared.columns)
+
+    def _redraws(self, parsed: Release) -> Redraws:
+        """Return the same numbers for the same noisy values, before they are adjusted to each other."""
+        return Redraws(self._noisy[parsed.name])
+
+    def intervals(self, answer: Answer, level: float) -> list[tuple[Interval, ...]]:
+        """Return an interval for every row and column of the answer, None where there is none."""
+        items = self._prepared.query.residual.row_items
+        if not items or not answer.groups:
+            return [(None,) * len(answer.columns) for _ in answer.rows]
+        (parsed,) = self._prepared.query.releases
+        plans = [step.plan for step in self.steps(parsed)]
+        shown = self._released[parsed.name]
+        table = Groups(parsed, tuple((plans[part], shown[part]) for part in _order(parsed)))
+        draws = self._redraws(parsed)
+        chosen = item_ends(table, items, answer.groups, self._post, draws, level)
+        return [tuple(chosen[g]) for g in answer.groups]
+
+
+def fresh(engine: Engine, post: PostProcessor, sampler: Sampler) -> Draw:
+    """Return what reads the protected rows of a release, which is paid, and adds noise."""
+    return lambda _, steps, read: [_released(step, engine, post, sampler, read) for step in steps]
 
 
 def _released(
@@ -244,7 +330,7 @@ def _shown(plan: PlannedRelease, before: list[Key], post: PostProcessor) -> Stag
     sql = f"SELECT * FROM released.{name}"
     rows = post.texts(sql, (), {name: values}, len(columns))
     stage = Stage(name, sql, (), columns, single=False, releases=(plan.release.name,))
-    return StageTable(stage, tuple(rows))
+    return StageTable(stage, tuple(rows[: stage.most]))
 
 
 def _read_by(release: Release, query: Query) -> list[Stage]:
@@ -260,15 +346,6 @@ def _stage_names(relation: Relation) -> Iterator[str]:
         yield from _stage_names(source)
 
 
-def _next(waiting: list[Release], query: Query, done: Mapping[str, object]) -> Release:
-    """Return a release whose stages read nothing that isn't released yet."""
-    for parsed in waiting:
-        needed = {r for stage in _read_by(parsed, query) for r in stage.releases}
-        if needed <= set(done):
-            return parsed
-    raise InternalError("stages that wait for each other")
-
-
 def _staged(
     stage: Stage, tables: Mapping[str, Sequence[ReleasedColumn]], post: PostProcessor
 ) -> StageTable:
@@ -281,7 +358,7 @@ def _staged(
         )
     if stage.single and not rows:
         rows = [(None,) * len(stage.columns)]
-    return StageTable(stage, tuple(rows))
+    return StageTable(stage, tuple(rows[: stage.most]))
 
 
 def _columns(
@@ -292,7 +369,7 @@ def _columns(
     if any(catalog.tables[t].round_counts for t in parsed.tables):
         found = [
             [
-                np.maximum(v, 0) if a.kind.value.startswith("COUNT") else v
+                np.maximum(v, 0) if a.kind.value.startswith(("COUNT", "HISTOGRAM")) else v
                 for a, v in zip(parsed.aggregates, values, strict=True)
             ]
             for values in found
@@ -314,21 +391,3 @@ def _order(parsed: Release) -> list[int]:
     """Return the steps of a release's sets in the order of the text: equal sets are one step."""
     distinct = list(dict.fromkeys(parsed.sets))
     return [distinct.index(one) for one in parsed.sets] or [0]
-
-
-def intervals(
-    prepared: Prepared,
-    answer: Answer,
-    released: tuple[Released, ...],
-    post: PostProcessor,
-    sampler: Sampler,
-    level: float,
-) -> list[tuple[Interval, ...]]:
-    """Return an interval for every row and column of an answer, None where there is none."""
-    items = prepared.query.residual.row_items
-    if not items or not answer.groups:
-        return [(None,) * len(answer.columns) for _ in answer.rows]
-    (parsed,) = prepared.query.releases
-    parts = [(prepared.steps[part].plan, released[part]) for part in _order(parsed)]
-    chosen = item_ends(Groups(parsed, tuple(parts)), items, answer.groups, post, sampler, level)
-    return [tuple(chosen[g]) for g in answer.groups]

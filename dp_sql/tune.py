@@ -16,7 +16,7 @@ from typing import TypeAlias
 from dp_sql.amounts import Part
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import ParameterError, QueryError, UnsupportedSQLError
-from dp_sql.mechanisms.ranks import rank_error
+from dp_sql.mechanisms.choice import rank_error
 from dp_sql.mechanisms.spread import spread_of
 from dp_sql.parser.statement import parse
 from dp_sql.plan.histogram import Quantile

@@ -13,10 +13,16 @@ QUESTION = "SELECT COUNT(DISTINCT customer_id) AS customers FROM purchases WHERE
 
 
 def ask_until_refused(ledger: Path) -> int:
-    """Ask the same question until the budget has no room for it; return how often it was answered."""
+    """Ask the same question until the budget has no room for it; return how often it was answered.
+
+    Asked again it would be free: the first answer is kept. Here every answer is drawn anew and paid.
+    """
     answered = 0
     with dp_sql.connect(
-        ROOT / "schemas" / "cdnow.yaml", data_dir=ROOT / "dp_sql" / "demo", ledger=ledger
+        ROOT / "schemas" / "cdnow.yaml",
+        data_dir=ROOT / "dp_sql" / "demo",
+        ledger=ledger,
+        reuse=False,
     ) as connection:
         while True:
             try:

@@ -44,7 +44,12 @@ with TemporaryDirectory() as folder:
     for way, (mode, more) in WAYS.items():
         schema = Path(folder) / f"{way}.yaml"
         schema.write_text(SCHEMA.replace("QUANTILES", way).replace("MODE", mode), encoding="utf-8")
-        with dp_sql.connect(schema, data_dir=DATA.parent, ledger=":memory:") as connection:
+        with dp_sql.connect(
+            schema,
+            data_dir=DATA.parent,
+            ledger=":memory:",
+            reuse=False,  # each run draws anew
+        ) as connection:
             for rows, where in QUESTIONS.items():
                 # only who holds the data can say how far an answer is off
                 exact = f"SELECT MEDIAN(age), MODE(sex) FROM '{DATA}' WHERE {where}"

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from postgres_cluster import Cluster
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,3 +41,58 @@ def _data_in_this_process() -> Iterator[None]:
         patch.setattr(Connection, "__init__", here)
         patch.setattr("dp_sql.executor.spawn.prepare", lambda: None)
         yield
+
+
+@pytest.fixture(scope="session")
+def worker() -> str:
+    """Return the name of this process among those that run the tests."""
+    return os.environ.get("PYTEST_XDIST_WORKER", "alone")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, worker: str) -> Iterator[Cluster]:
+    """Yield the PostgreSQL server that all workers share."""
+    from postgres_cluster import shared_cluster  # noqa: PLC0415  few tests need the driver
+
+    folder = tmp_path_factory.getbasetemp()
+    with shared_cluster(folder if worker == "alone" else folder.parent) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def database(cluster: Cluster, worker: str) -> str:
+    """Return the name of this worker's database."""
+    name = f"ledger_{worker}"
+    cluster.run(f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}")
+    return name
+
+
+@pytest.fixture
+def postgres(cluster: Cluster, database: str) -> Iterator[str]:
+    """Yield the URL of a database without a ledger, for the role that owns it."""
+    drop = "DROP SCHEMA IF EXISTS dp_sql CASCADE"
+    cluster.run(drop, database=database)
+    yield cluster.url(database)
+    cluster.run(drop, database=database)
+
+
+@pytest.fixture
+def emptied(cluster: Cluster, database: str) -> str:
+    """Return the URL of a database without a ledger, or with one that holds nothing: that is quick."""
+    tables = "scopes accounts cap_raises entries raises statements sums terms tables".split()
+    cluster.run(
+        "SET session_replication_role = replica",
+        "DO $$ BEGIN IF to_regnamespace('dp_sql') IS NOT NULL THEN "
+        + "".join(f"DELETE FROM dp_sql.{table}; " for table in tables)
+        + "END IF; END $$",
+        database=database,
+    )
+    return cluster.url(database)
+
+
+@pytest.fixture(params=["memory", "file", "postgres"])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
+    """Return where a new ledger goes: memory, a file, a PostgreSQL database."""
+    if request.param == "postgres":
+        return str(request.getfixturevalue("emptied"))
+    return ":memory:" if request.param == "memory" else tmp_path / "shop.ledger"

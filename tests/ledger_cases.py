@@ -41,3 +41,9 @@ def run_children(command: str, *arguments: object, timeout: float = 120) -> Any:
     )
     assert done.stdout, done.stderr
     return json.loads(done.stdout)
+
+
+def change(ledger: Ledger, statement: str) -> int:
+    """Run a statement in a writing transaction of a ledger; return how many rows it changed."""
+    with ledger._store.transaction(write=True) as transaction:
+        return transaction.execute(statement).rowcount

@@ -97,9 +97,9 @@ class Spend:
     delta: int
 
     def __post_init__(self) -> None:
-        amounts = (self.pure, self.rdp, self.selection_delta, self.epsilon, self.delta)
-        if any(a is not None and (type(a) is not int or a < 0) for a in amounts):
-            raise ValueError("an amount spent is a non-negative integer")
+        for amount in (self.pure, self.rdp, self.selection_delta, self.epsilon, self.delta):
+            if amount is not None and (type(amount) is not int or amount < 0):
+                raise ValueError("an amount spent is a non-negative integer")
 
     def __add__(self, other: Spend) -> Spend:
         """Return the sum; infinite stays infinite."""

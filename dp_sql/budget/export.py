@@ -1,13 +1,14 @@
 """A whole ledger as lines of JSON, which anybody can verify without the ledger.
 
-    {"kind": "ledger", "layout": 2}
+    {"kind": "ledger", "layout": 3}
     {"kind": "table", "identity": …, "accountant": "renyi", "epsilon": "10/1", …, "digest": …}
     {"kind": "charge", "number": 1, "analyst": …, "sql": …, "events": […], "previous": …, "hash": …}
     {"kind": "raise", "number": 2, "identity": …, "epsilon": "20/1", …, "previous": …, "hash": …}
     {"kind": "end", "entries": 2, "hash": …}
 
 Tables come first, charges and raises in the order of their numbers. Amounts are texts, as in the
-ledger: fractions p/q, and sums in the units of `accountant`.
+ledger: fractions p/q, and sums in the units of `accountant`. What only a table with blocks, periods or
+caps has is null elsewhere. A text of layout 2, which had none of these, is verified too.
 """
 
 from __future__ import annotations
@@ -17,13 +18,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dp_sql.budget import rows
+from dp_sql.budget.damage import readable
 from dp_sql.budget.layout import VERSION
-from dp_sql.budget.record import GENESIS, Registration, Verification, spend_texts
+from dp_sql.budget.record import AMOUNTS, GENESIS, Registration, Verification, spend_texts
 from dp_sql.budget.verify import Checker
 from dp_sql.errors import LedgerError
 from dp_sql.privacy.event_json import events_to_json
-
-_AMOUNTS = ("pure", "rdp", "selection_delta", "epsilon", "delta")
 
 
 def lines(
@@ -52,7 +52,7 @@ def verify_export(text: Iterable[str], known_head: str | None = None) -> Verific
     reader = _Reader(known_head)
     try:
         for number, line in enumerate(text, 1):
-            with rows.readable(f"line {number}"):
+            with readable(f"line {number}"):
                 reader.take(number, line)
     except LedgerError as error:
         return Verification(0, (*reader.problems(), error.message))
@@ -74,10 +74,10 @@ class _Reader:
         if (number == 1) != (kind == "ledger") or self._ended:
             raise ValueError("an export begins with its head and ends with its end")
         if kind == "ledger":
-            if row.get("layout") != VERSION:
+            if row.get("layout") not in (2, VERSION):
                 raise ValueError("an export of another layout")
         elif kind == "table" and self._checker is None:
-            self._tables.append(rows.registered(row))
+            self._tables.append(rows.registered({**rows.NO_TERMS, **row}))
         else:
             self._checker = self._checker or Checker(self._tables, self._known_head)
             if kind == "end":
@@ -113,8 +113,9 @@ def _charge(link: rows.Link) -> dict[str, object]:
         "sql": entry.sql,
         "sql_hash": link.sql_hash,
         "identity": entry.identity,
-        **dict(zip(_AMOUNTS, spend_texts(entry.spend), strict=True)),
+        **dict(zip(AMOUNTS, spend_texts(entry.spend), strict=True)),
         "events": json.loads(events_to_json(entry.events)),
+        **rows.scope_row(entry.scope),
         "previous": link.previous,
         "hash": link.hash,
     }
@@ -127,6 +128,7 @@ def _raise(link: rows.RaiseLink) -> dict[str, object]:
         "time": entry.time,
         "identity": entry.identity,
         **rows.amount_texts(entry),
+        **rows.cap_row(entry.cap),
         "reason": entry.reason,
         "previous": link.previous,
         "hash": link.hash,
@@ -142,7 +144,7 @@ def _parsed(line: str) -> tuple[str, dict[str, Any]]:
 
 
 def _link(kind: str, row: Mapping[str, Any]) -> rows.Link | rows.RaiseLink:
-    stored = {**row, "id": row["number"]}
+    stored = {**rows.scope_row(None), **rows.cap_row(None), **row, "id": row["number"]}
     if kind == "charge":
         return rows.link_of({**stored, "events": json.dumps(row["events"], separators=(",", ":"))})
     if kind == "raise":

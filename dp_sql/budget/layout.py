@@ -5,11 +5,12 @@ Every version only adds to the one before, so an upgrade is a transaction that c
 
 from __future__ import annotations
 
-import sqlite3
+from collections.abc import Iterator
 
+from dp_sql.budget.store import Transaction
 from dp_sql.errors import LedgerError
 
-VERSION = 2
+VERSION = 3
 """The layout below. Earlier ones are upgraded, later ones refused."""
 
 _FIRST = (
@@ -98,37 +99,84 @@ _SECOND = (
     """,
 )
 
-
-def create(connection: sqlite3.Connection) -> None:
-    """Make the tables of an empty ledger."""
-    for statement in (*_FIRST, *_SECOND):
-        connection.execute(statement)
-    connection.execute("INSERT INTO schema_version VALUES (?)", (VERSION,))
-
-
-def upgrade(connection: sqlite3.Connection) -> None:
-    """Give a ledger of an earlier version this layout, durably; do nothing where it has it.
-
-    The connection is in no transaction. Raises LedgerError for a later layout.
+# A table has terms where its budget is more than one sum for all time and everybody. Its digest
+# covers them, so an earlier dp_sql, which doesn't know of them, can't charge such a table.
+# `part` is 'every' (charges to every block), 'block', or 'peak' (the most that any block has).
+# The views are what every role may see of a ledger in PostgreSQL, of all entries and statements.
+_THIRD = (
     """
-    if _version(connection) == VERSION:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if _version(connection) != VERSION:  # nobody was quicker
-            for statement in _SECOND:
-                connection.execute(statement)
-            connection.execute("UPDATE schema_version SET version = ?", (VERSION,))
-        connection.commit()
-    except BaseException:
-        connection.rollback()
-        raise
+    CREATE TABLE terms (
+        identity TEXT NOT NULL PRIMARY KEY REFERENCES tables (identity),
+        renew TEXT NOT NULL,
+        blocks TEXT,
+        cap_epsilon TEXT,
+        cap_delta TEXT,
+        cap_selection_delta TEXT,
+        cap_alpha TEXT,
+        people TEXT
+    )
+    """,
+    """
+    CREATE TABLE scopes (
+        entry INTEGER NOT NULL PRIMARY KEY REFERENCES entries (id),
+        period TEXT NOT NULL,
+        blocks TEXT,
+        cap TEXT
+    )
+    """,
+    """
+    CREATE TABLE cap_raises (
+        raise INTEGER NOT NULL PRIMARY KEY REFERENCES raises (id),
+        cap_epsilon TEXT NOT NULL,
+        cap_delta TEXT NOT NULL,
+        cap_selection_delta TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE accounts (
+        identity TEXT NOT NULL REFERENCES tables (identity),
+        analyst TEXT NOT NULL,
+        period TEXT NOT NULL,
+        part TEXT NOT NULL CHECK (part IN ('every', 'peak', 'block')),
+        block TEXT NOT NULL,
+        entries INTEGER NOT NULL,
+        pure TEXT NOT NULL,
+        rdp TEXT NOT NULL,
+        selection_delta TEXT NOT NULL,
+        epsilon TEXT NOT NULL,
+        delta TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        PRIMARY KEY (identity, analyst, period, part, block)
+    )
+    """,
+    """
+    CREATE VIEW chain_end AS
+    SELECT * FROM (SELECT id, hash FROM entries ORDER BY id DESC LIMIT 1) AS last_entry
+    UNION ALL
+    SELECT * FROM (SELECT id, hash FROM raises ORDER BY id DESC LIMIT 1) AS last_raise
+    ORDER BY id DESC LIMIT 1
+    """,
+    "CREATE VIEW next_statement AS SELECT COALESCE(MAX(id), 0) + 1 AS id FROM statements",
+)
+
+_VERSIONS = (_FIRST, _SECOND, _THIRD)
+"""What each version adds to the one before."""
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def steps(since: int) -> Iterator[str]:
+    """Yield the statements that give a ledger of version `since` this layout; 0 is an empty one."""
+    for version in _VERSIONS[since:]:
+        yield from version
+    if since == 0:
+        yield f"INSERT INTO schema_version VALUES ({VERSION})"
+    else:
+        yield f"UPDATE schema_version SET version = {VERSION}"
+
+
+def version(connection: Transaction) -> int:
     """Return the version of the layout, or raise LedgerError where this module doesn't know it."""
-    found = [row[0] for row in connection.execute("SELECT version FROM schema_version")]
-    if len(found) == 1 and found[0] in (1, VERSION):
+    found = [row["version"] for row in connection.execute("SELECT version FROM schema_version")]
+    if len(found) == 1 and found[0] in range(1, VERSION + 1):
         return int(found[0])
     shown = found[0] if len(found) == 1 else "none"
     raise LedgerError(

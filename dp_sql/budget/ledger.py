@@ -1,39 +1,45 @@
-"""The ledger: every charge of every table, durable before an answer is drawn.
+"""The ledger: every charge of every account, durable before an answer is drawn.
 
-Claim:   no answer without its charge: when `reserve` returns, the charge of every table that the
-         statement reads is on disk, and all charges together fit each table's rule.
+Claim:   no answer without its charge: when `reserve` returns, the charges of every table that the
+         statement reads, of the blocks of it, of the analyst and of the budget over all tables are on
+         disk, and all charges together fit the rule of each of these accounts.
 Why:     one transaction that no other overlaps reads what was spent, decides, and appends; it is
          synced before `reserve` returns, and it raises if any of that failed. Nothing takes a
-         charge back.
+         charge back. Which accounts a table has is registered with it, for life, so no caller and no
+         edited schema leaves one out (`lines` and `periods` say what they add up to).
          A raise is such a transaction too: it changes what fits, never what was spent, and is one
          link of the same chain.
-Assumes: the caller reserves before it reads data, and what `store` assumes. Who may call
-         `raise_budget` is whoever may write the file: analysts' names are told apart, not proved.
+Assumes: the caller reserves before it reads data, and what its store assumes (`sqlite`, `postgres`).
+         Who may call `raise_budget` is whoever may write the file or owns the tables: names of
+         analysts are told apart, and proved by database roles alone (`postgres_layout`).
 Source:  [Rogers2016] for the filters that decide; see `accountant`.
 
 A process that dies, or a commit whose success can't be known, leaves a charge without an answer at
-worst, and the ledger shows it: its status stays "reserved". Time is written for people; nothing
-depends on clocks.
+worst, and the ledger shows it: its status stays "reserved". Only the period of a budget that is
+renewed depends on a clock.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import cache, partial
 from types import TracebackType
 from typing import Self
 
 from dp_sql.budget import rows
-from dp_sql.budget.accountant import NOTHING, Spend, fits, order_of, price
-from dp_sql.budget.left import refusal, repeats, shares
-from dp_sql.budget.raising import budget_words, check_raise, lowered
+from dp_sql.budget.accountant import Spend, order_of
+from dp_sql.budget.charges import charged
+from dp_sql.budget.debit import Debit, Owed, append, charge_table, registered, with_people
+from dp_sql.budget.left import Refused, refusal_of_all
+from dp_sql.budget.lines import Blocks
+from dp_sql.budget.raising import ANEW, budget_words, check_raise, lowered
 from dp_sql.budget.record import (
     OWNER,
+    PEOPLE,
     Asked,
-    BudgetState,
     Entry,
     Raise,
     Receipt,
@@ -41,81 +47,115 @@ from dp_sql.budget.record import (
     StatementRecord,
     Status,
     Verification,
+    people_identity,
 )
-from dp_sql.budget.store import Store
+from dp_sql.budget.standing import named_blocks, standing
+from dp_sql.budget.state import BudgetState
+from dp_sql.budget.store import Store, Transaction
 from dp_sql.budget.verify import verify
 from dp_sql.errors import LedgerError
-from dp_sql.privacy.cost import Cost
 from dp_sql.privacy.unit import Adjacency, Named, PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec, ascii_lower
 
-Charge = tuple[StatementRecord, Mapping[str, Cost]]
-"""A statement and what it costs each table that it reads, by identity."""
-
 _ALL = Asked()
-_ANEW = (
-    "or give the table a new `id`: that starts a second budget, and its people lose at most the sum"
-)
 
 
 class Ledger:
     """The charges of all tables. Threads may share one; processes open their own on one file.
 
     Every method raises LedgerError where the ledger can't be read or written, is damaged or closed.
+    clock: the time now, for the period of a charge and for what people read.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Callable[[], datetime] | None = None) -> None:
         self._store = store
+        self._clock = clock or _now
 
-    def register(self, identity: str, name: str, unit: PrivacyUnit, spec: BudgetSpec) -> None:
+    def register(
+        self,
+        identity: str,
+        name: str,
+        unit: PrivacyUnit,
+        spec: BudgetSpec,
+        people: str | None = None,
+    ) -> None:
         """Make a table known under its identity, with the unit and the budget that it has for life.
 
-        name: as the schema has it. What the unit says of other tables isn't kept.
+        name: as the schema has it. What the unit says of other tables isn't kept. people: the name of
+        the budget over all tables that its statements are charged to too; `register_people` first.
         Does nothing where it is known with the same ones. Raises LedgerError where they differ: the
         charges so far were priced for the old unit, and a budget isn't raised by editing a schema.
         """
-        now, order = _now(), order_of(spec)
+        over_all = None if people is None else people_identity(people)
         own = unit.of_table(ascii_lower(name))
-        wanted = Registration(identity, name, own, spec, order, now)
+        self._register(identity, name, own, spec, over_all)
+
+    def register_people(self, name: str, unit: PrivacyUnit, spec: BudgetSpec) -> None:
+        """Make a budget known that all statements on all tables of one name of people share.
+
+        name: what the unit is called. It is charged, once a statement, the sum of what its tables are.
+        Raises LedgerError as `register` does.
+        """
+        self._register(people_identity(name), name, unit.of_table(""), spec, None)
+
+    def _register(
+        self, identity: str, name: str, unit: PrivacyUnit, spec: BudgetSpec, people: str | None
+    ) -> None:
+        cap = spec.of_analyst
+        wanted = Registration(
+            *(identity, name, unit, spec, order_of(spec), _text(self._clock())),
+            cap_alpha=None if cap is None else order_of(cap),
+            people=people,
+        )
         with self._store.transaction(write=True) as connection:
             known = rows.registration(connection, identity)
-            if known is None:
-                rows.add_registration(connection, wanted)
-            else:
+            if known is not None:
                 _check_same(known, wanted)
+                return
+            if people is not None:
+                registered(connection, people)
+            rows.add_registration(connection, wanted)
 
-    def reserve(self, statement: StatementRecord, costs: Mapping[str, Cost]) -> Receipt:
-        """Charge a statement to every table that it reads, by identity: all of them, or none.
+    def reserve(self, statement: StatementRecord, costs: Owed) -> Receipt:
+        """Charge a statement to every account of every table that it reads: all of them, or none.
 
+        costs: by the identity of each table. What follows from them is charged too: the blocks that
+        are named, the line of the analyst, and the budget over all tables.
         The charge is on disk when this returns. Raises BudgetExceededError, with nothing charged,
-        where a table has no room for its cost. Raises LedgerError for a table that isn't registered
+        where an account has no room. Raises LedgerError for a table that isn't registered
         and where the ledger can't be written: then nothing was charged, or the charge stands
-        without an answer.
+        without an answer. Raises InternalError for blocks of a table that has none.
         """
         (receipt,) = self.reserve_all([(statement, costs)])
         return receipt
 
-    def reserve_all(self, asked: Sequence[Charge]) -> tuple[Receipt, ...]:
+    def reserve_all(self, asked: Sequence[tuple[StatementRecord, Owed]]) -> tuple[Receipt, ...]:
         """Charge several statements in one transaction, as `reserve` does one: all of them, or none."""
         with self._store.transaction(write=True) as connection:
-            time = _now()
-            numbers = [rows.add_statement(connection, record, time) for record, _ in asked]
-            charges: dict[int, list[tuple[Registration, Cost, Spend]]] = {n: [] for n in numbers}
-            for identity in sorted({identity for _, costs in asked for identity in costs}):
-                owed = {
-                    n: c[identity]
-                    for n, (_, c) in zip(numbers, asked, strict=True)
-                    if identity in c
-                }
-                known, spends = _charge(connection, identity, list(owed.values()))
-                for (number, cost), spend in zip(owed.items(), spends, strict=True):
-                    charges[number].append((known, cost, spend))
-            for number, (record, _) in zip(numbers, asked, strict=True):
-                for charge in charges[number]:
-                    _append(connection, (number, time, record), *charge)
+            now = self._clock()
+            records = [record for record, _ in asked]
+            numbers = [rows.add_statement(connection, record, _text(now)) for record in records]
+            debits, refused = _charge(connection, now, asked)
+            if refused:
+                raise refusal_of_all(refused)
+            for number, record, made in zip(numbers, records, debits, strict=True):
+                for debit in made:
+                    append(connection, (number, _text(now), record), debit)
         return tuple(
-            Receipt(n, record.query_id) for n, (record, _) in zip(numbers, asked, strict=True)
+            Receipt(number, record.query_id)
+            for number, record in zip(numbers, records, strict=True)
         )
+
+    def has_room(self, asked: Sequence[tuple[StatementRecord, Owed]]) -> bool:
+        """Return whether `reserve_all` would charge these statements now. Nothing is charged.
+
+        It is decided as there, in a transaction that is undone.
+        """
+        refused: list[Refused] = []
+        with suppress(_UndoneError), self._store.transaction(write=True) as connection:
+            _, refused = _charge(connection, self._clock(), asked)
+            raise _UndoneError
+        return not refused
 
     def finish(self, receipt: Receipt, status: Status) -> bool:
         """Note what became of a statement; return whether the note was written.
@@ -143,27 +183,35 @@ class Ledger:
                 hint="ask the owner of the data",
             )
         with self._store.transaction(write=True) as connection:
-            known = _registered(connection, identity)
+            known = registered(connection, identity)
             check_raise(known, wanted)
             number, previous = rows.head(connection)
             amounts = (wanted.epsilon, wanted.delta, wanted.selection_delta)
-            entry = Raise(number + 1, _now(), identity, *amounts, reason)
+            time = _text(self._clock())
+            entry = Raise(number + 1, time, identity, *amounts, reason, wanted.cap)
             rows.add_raise(connection, known, entry, previous)
         return known
 
-    def state(self, identity: str, analyst: str | None = None) -> BudgetState:
+    def state(
+        self, identity: str, analyst: str | None = None, blocks: Blocks = None
+    ) -> BudgetState:
         """Return how a registered table's budget stands.
 
-        analyst: whose last statement `repeats` is about; None is anybody's.
+        analyst: who looks: `repeats` is about his or her last statement, and `parts` holds that
+        account alone; None is the owner, who sees all. blocks: those that are looked at, None for all.
         """
         with self._store.transaction(write=False) as connection:
-            known = _registered(connection, identity)
-            totals = rows.sums_of(connection, identity)
-            last = rows.last_spend(connection, identity, analyst)
-        rule = known.rule
-        more = None if last is None else repeats(rule, totals.spent, last)
-        used = shares(rule, totals.spent)
-        return BudgetState(known, totals.entries, totals.spent, used, more)
+            return standing(connection, identity, self._clock(), analyst, blocks)
+
+    def blocks(self, identity: str) -> list[tuple[str, Spend]]:
+        """Return the blocks of a table that were debited by name, and all that each has spent."""
+        with self._store.transaction(write=False) as connection:
+            return named_blocks(connection, identity, self._clock())
+
+    def charged(self, query_id: str) -> frozenset[str]:
+        """Return the identities of the tables that a statement was charged to, above nothing."""
+        with self._store.transaction(write=False) as connection:
+            return charged(connection, query_id)
 
     def registrations(self) -> list[Registration]:
         """Return all registered tables, by name."""
@@ -195,15 +243,24 @@ class Ledger:
         before `known_head`.
         """
         with self._store.transaction(write=False) as connection:
-            return verify(connection, known_head)
+            self._store.check_whole(connection)
+            return verify(connection, self._store.damage(connection), known_head)
 
     def export(self, write: Callable[[str], object]) -> None:
         """Give the whole ledger to `write`, line by line, as `export` says. No charge waits for it."""
         from dp_sql.budget.export import lines  # noqa: PLC0415  answers need none
 
         with self._store.transaction(write=False) as connection:
+            self._store.check_whole(connection)
             for line in lines(rows.registrations(connection), rows.chain(connection)):
                 write(line)
+
+    def grant(self, role: str, analyst: str) -> list[str]:
+        """Let a role of the ledger's database ask as `analyst`, and no more; return what was run.
+
+        Raises LedgerError where the database knows no roles or this one may not grant.
+        """
+        return self._store.grant(role, analyst)
 
     def close(self) -> None:
         """Close the ledger; what it holds stays, unless it is in memory."""
@@ -221,56 +278,33 @@ class Ledger:
         self.close()
 
 
+class _UndoneError(Exception):
+    """Ends a transaction of which nothing is to stay."""
+
+
 def _charge(
-    connection: sqlite3.Connection, identity: str, costs: list[Cost]
-) -> tuple[Registration, list[Spend]]:
-    """Add costs to the sums of one table, or raise BudgetExceededError where it has no room for all.
+    connection: Transaction,
+    now: datetime,
+    asked: Sequence[tuple[StatementRecord, Owed]],
+) -> tuple[list[list[Debit]], list[Refused]]:
+    """Add statements to all accounts; return their debits, and which accounts have no room.
 
-    Returned are the table and what each cost takes from it.
+    Where one has none, nothing of it may stay.
     """
-    known = _registered(connection, identity)
-    totals = rows.sums_of(connection, identity)
-    rule, spent = known.rule, totals.spent
-    spends = [price(rule, cost) for cost in costs]
-    spend = sum(spends, NOTHING)
-    if not fits(rule, spent, spend):
-        raise refusal(known.name, rule, spent, reduce(Cost.then, costs))
-    rows.put_sums(connection, identity, rows.Sums(totals.entries + len(costs), spent + spend))
-    return known, spends
-
-
-def _append(
-    connection: sqlite3.Connection,
-    asked: tuple[int, str, StatementRecord],
-    known: Registration,
-    cost: Cost,
-    spend: Spend,
-) -> None:
-    """Append the entry of one table's charge."""
-    number, time, record = asked
-    last, previous = rows.head(connection)
-    entry = Entry(
-        last + 1,
-        number,
-        record.query_id,
-        time,
-        record.analyst,
-        record.sql,
-        Status.RESERVED,
-        known.identity,
-        spend,
-        cost.events,
-    )
-    rows.add_entry(connection, entry, known.digest, previous)
-
-
-def _registered(connection: sqlite3.Connection, identity: str) -> Registration:
-    known = rows.registration(connection, identity)
-    if known is None:
-        raise LedgerError(
-            f"The ledger knows no table {identity!r}.", hint="register the table before it is read"
-        )
-    return known
+    debits: list[list[Debit]] = [[] for _ in asked]
+    refused: list[Refused] = []
+    find = cache(partial(registered, connection))
+    owed = [with_people(find, costs) for _, costs in asked]
+    for identity in sorted({identity for costs in owed for identity in costs}):
+        known = find(identity)
+        these = [(i, costs[identity]) for i, costs in enumerate(owed) if identity in costs]
+        charges = [(asked[i][0].analyst, charge) for i, charge in these]
+        debited, without_room = charge_table(connection, known, now, charges)
+        shared = known.is_of_people and any(len(owed[i]) > 2 for i, _ in these)
+        refused += [replace(each, shared=shared) for each in without_room]
+        for (i, _), debit in zip(these, debited, strict=True):
+            debits[i].append(debit)
+    return debits, refused
 
 
 def _check_same(known: Registration, wanted: Registration) -> None:
@@ -279,11 +313,17 @@ def _check_same(known: Registration, wanted: Registration) -> None:
         raise LedgerError(
             f"`{known.name}` was registered to protect {_unit_words(known.unit)}; now the schema "
             f"says {_unit_words(wanted.unit)}. What was charged so far was priced for the first.",
-            hint=f"declare {_unit_words(known.unit)}; {_ANEW}",
+            hint=f"declare {_unit_words(known.unit)}; {ANEW}",
+        )
+    if known.people != wanted.people:
+        raise LedgerError(
+            f"`{known.name}` was registered {_people_words(known)}; now the schema has it "
+            f"{_people_words(wanted)}. What it was charged so far was not charged to the other.",
+            hint=f"leave `privacy.budget` and `privacy.unit` as they were; {ANEW}",
         )
     if known.budget != wanted.spec:
         since = "registered with" if known.raised is None else "raised to"
-        hint = f"declare {budget_words(known.budget)}; {_ANEW}"
+        hint = f"declare {budget_words(known.budget)}; {ANEW}"
         if not lowered(known.budget, wanted.spec):
             hint = (
                 f"`dpsql budget raise SCHEMA {known.name}` raises it to that, for good; or {hint}"
@@ -293,6 +333,12 @@ def _check_same(known: Registration, wanted: Registration) -> None:
             f"{budget_words(wanted.spec)}. Editing a schema changes no budget.",
             hint=hint,
         )
+
+
+def _people_words(known: Registration) -> str:
+    if known.people is None:
+        return "without a budget over all tables"
+    return f"under the budget of each `{known.people.removeprefix(PEOPLE)}` over all tables"
 
 
 def _protection(unit: PrivacyUnit) -> PrivacyUnit:
@@ -314,5 +360,9 @@ def _names(columns: frozenset[Named]) -> str:
     return ", ".join(sorted(column for _, column in columns))
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _text(time: datetime) -> str:
+    return time.isoformat(timespec="seconds")

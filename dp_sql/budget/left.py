@@ -7,6 +7,7 @@ are public: no message depends on the data or on who asks.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
@@ -65,6 +66,18 @@ def shares(rule: Filter, spent: Spend) -> tuple[Share, ...]:
     return tuple(_share(limit, spent) for part in limits(rule) for limit in part)
 
 
+def fullness(rule: Filter, spent: Spend) -> Fraction:
+    """Return the share of a budget that is used: of each part the rule with most room, the fullest part."""
+    parts = ([_used(_share(limit, spent)) for limit in part] for part in limits(rule))
+    return max(min(part) for part in parts)
+
+
+def _used(share: Share) -> Fraction:
+    if share.spent is None:
+        return Fraction(1)
+    return share.spent / share.budget if share.budget else Fraction(share.spent > 0)
+
+
 def repeats(rule: Filter, spent: Spend, spend: Spend) -> int | None:
     """Return how many more statements that each spend `spend` fit, or None if any number does."""
     counts = []
@@ -98,24 +111,63 @@ def largest_epsilon(rule: Filter, spent: Spend, cost: Cost) -> Fraction | None:
     return math.floor(low * step / digit) * digit
 
 
-def refusal(table: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExceededError:
-    """Return the error for a statement that costs `cost` and doesn't fit `table`.
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An account that has no room. account: as it stands in a sentence. cost: what was asked of it.
 
-    It names the rule that has no room, what is asked and what is left.
+    shared: whether the cost is the sum of several tables' and not what the statement asked of one.
+    """
+
+    account: str
+    rule: Filter
+    spent: Spend
+    cost: Cost
+    shared: bool = False
+
+
+def tightest(refused: Sequence[Refused]) -> Refused:
+    """Return the one of some refusals of one account that leaves the least."""
+    by_spent = {(one.spent, one.cost.epsilon): one for one in reversed(refused)}
+    if len(by_spent) == 1:
+        return refused[0]
+    return min(by_spent.values(), key=lambda o: largest_epsilon(o.rule, o.spent, o.cost) or 0)
+
+
+def refusal_of_all(refused: Sequence[Refused]) -> BudgetExceededError:
+    """Return the error for a statement that some accounts have no room for; its hint suits them all."""
+    errors = [refusal(one.account, one.rule, one.spent, one.cost) for one in refused]
+    message = " ".join(error.message for error in errors)
+    other = next((error for error in errors if not error.by_epsilon), None)
+    if other is not None:
+        return BudgetExceededError(message, hint=other.hint, by_epsilon=False)
+    if any(one.shared for one in refused):
+        return BudgetExceededError(message, hint="a smaller epsilon: the cost to each table counts")
+    fitting = [error.fitting for error in errors if error.fitting is not None]
+    if len(fitting) < len(errors):
+        return BudgetExceededError(message)
+    return BudgetExceededError(message, hint=would_fit(min(fitting)), fitting=min(fitting))
+
+
+def refusal(account: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExceededError:
+    """Return the error for a statement that costs `cost` and doesn't fit an account.
+
+    account: what has no room, as it stands in a sentence ("`orders`"). The error names the
+    rule that has no room, what is asked and what is left.
     """
     asked = price(rule, cost)
     after = spent + asked
     for (limit,) in (part for part in limits(rule) if len(part) == 1):
         if limit.rule in _DELTAS and not limit.holds(after):
-            return _delta_refusal(table, _share(limit, asked), _share(limit, spent))
+            return _delta_refusal(account, _share(limit, asked), _share(limit, spent))
     if rule.kind is AccountantKind.PURE and after.pure is None:
         return BudgetExceededError(
-            f"`{table}` is guarded by the accountant `pure`, which has no room for Gaussian noise: "
+            f"{account} is guarded by the accountant `pure`, which has no room for Gaussian noise: "
             "no finite epsilon bounds it.",
             hint="ask with delta = 0, which chooses Laplace noise",
+            by_epsilon=False,
         )
     by_rule = {share.rule: share for share in shares(rule, spent)}
-    what = f"Asked epsilon {show_up(cost.epsilon)} of `{table}`"
+    what = f"Asked epsilon {show_up(cost.epsilon)} of {account}"
     if "epsilon" in by_rule:
         left = by_rule["epsilon"]
         message = (
@@ -128,18 +180,21 @@ def refusal(table: str, rule: Filter, spent: Spend, cost: Cost) -> BudgetExceede
         left = by_rule[name]
         message = f"{what}, {sum_of}; {_left(left)} of {show_down(left.budget)} is left."
     fitting = largest_epsilon(rule, spent, cost)
-    if fitting is not None:
-        return BudgetExceededError(message, hint=f"epsilon = {show_down(fitting)} would fit")
-    if _shrinks(rule, cost):
-        return BudgetExceededError(f"{message} No smaller epsilon fits either.")
-    return BudgetExceededError(message, hint="a smaller epsilon")
+    hint = None if fitting is None else would_fit(fitting)
+    return BudgetExceededError(message, hint=hint, fitting=fitting)
 
 
-def _delta_refusal(table: str, asked: Share, left: Share) -> BudgetExceededError:
+def would_fit(epsilon: Fraction) -> str:
+    """Return the hint that names an epsilon."""
+    return f"epsilon = {show_down(epsilon)} would fit"
+
+
+def _delta_refusal(account: str, asked: Share, left: Share) -> BudgetExceededError:
     return BudgetExceededError(
-        f"Asked {show_up(asked.spent or Fraction(0))} of {_DELTAS[left.rule]} of `{table}`; "
+        f"Asked {show_up(asked.spent or Fraction(0))} of {_DELTAS[left.rule]} of {account}; "
         f"{show_down(left.left)} of {show_down(left.budget)} is left.",
         hint="a smaller delta, or keys whose values the schema lists: they need no delta",
+        by_epsilon=False,
     )
 
 

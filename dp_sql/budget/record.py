@@ -10,18 +10,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import assert_never
 
-from dp_sql.budget.accountant import Filter, Spend, filter_of, price
-from dp_sql.budget.left import Share, repeats, shares
+from dp_sql.budget.accountant import Filter, Spend, filter_of
+from dp_sql.budget.lines import Blocks
 from dp_sql.dataclass import dataclass
-from dp_sql.privacy.amount import show, show_down, show_up
 from dp_sql.privacy.cost import Cost
 from dp_sql.privacy.event import Event
 from dp_sql.privacy.unit import Adjacency, Level, Named, PrivacyUnit
-from dp_sql.schema.catalog import BudgetSpec
+from dp_sql.schema.catalog import BudgetSpec, Cap, Renew
+
+AMOUNTS = ("pure", "rdp", "selection_delta", "epsilon", "delta")
+"""The amounts of a Spend, as the columns of a ledger are called, in the order of `spend_texts`."""
+
+PEOPLE = "people:"
+"""How the identity of a budget over all tables begins. No table's does."""
 
 OWNER = "owner"
 """Who asks where no analyst is named. No analyst may have this name."""
@@ -46,6 +52,32 @@ class StatementRecord:
     analyst: str
     sql: str
 
+    def __post_init__(self) -> None:
+        if not self.analyst:
+            raise ValueError("an analyst has a name")
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What a statement costs a table, and which of its blocks.
+
+    cost: what the table's rule has to bear in each of the blocks that are named. Under adjacencies
+    that move a unit from one block to another the caller has doubled it. blocks: every block from
+    whose rows the answer may depend; None is all, those that are yet to come too, and the only
+    choice for a table without blocks. learned: what counts against the analyst's cap, where that is
+    more than the cost: answers that were released before, and are shown to this analyst for the first
+    time, cost the table nothing.
+    """
+
+    cost: Cost
+    blocks: Blocks = None
+    learned: Cost | None = None
+
+    @property
+    def of_analyst(self) -> Charge:
+        """What is charged to the analyst's own line."""
+        return self if self.learned is None else Charge(self.learned, self.blocks)
+
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
@@ -61,7 +93,8 @@ class Registration:
 
     unit: as it is for this table (`PrivacyUnit.of_table`). spec: the budget on that day. alpha: the
     order of its filter, None where it has none. raised: the budget since the last raise, None where
-    there was none.
+    there was none. cap_alpha: the order of the filter of each analyst. people: the identity of the
+    budget over all tables that its statements are charged to as well, or None.
     """
 
     identity: str
@@ -71,6 +104,8 @@ class Registration:
     alpha: float | None
     registered_at: str
     raised: BudgetSpec | None = None
+    cap_alpha: float | None = None
+    people: str | None = None
 
     @property
     def budget(self) -> BudgetSpec:
@@ -83,6 +118,34 @@ class Registration:
         return filter_of(self.budget, self.alpha)
 
     @property
+    def cap_rule(self) -> Filter | None:
+        """The filter that guards what each named analyst sees, None where there is no cap."""
+        spec = self.budget.of_analyst
+        return None if spec is None else filter_of(spec, self.cap_alpha)
+
+    @property
+    def is_of_people(self) -> bool:
+        """Whether it is no table but a budget over all tables."""
+        return self.identity.startswith(PEOPLE)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether its filter looks at a period or at blocks, and not at the sum of all charges."""
+        return self.spec.renew is not Renew.NEVER or self.spec.blocks is not None
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether its charges have a scope: a period, blocks or an analyst's cap."""
+        return self.has_lines or self.spec.cap is not None
+
+    @property
+    def account(self) -> str:
+        """What it is, in a sentence."""
+        if self.is_of_people:
+            return f"the budget of each `{self.name}` over all tables"
+        return f"`{self.name}`"
+
+    @property
     def digest(self) -> str:
         """The digest of everything that was registered; raises have their own."""
         unit, spec = self.unit, self.spec
@@ -90,7 +153,23 @@ class Registration:
         fields = (self.identity, self.name, unit.level, adjacency_text(unit), size)
         amounts = map(fraction_text, (spec.epsilon, spec.delta, spec.selection_delta))
         order = repr(self.alpha)
-        return digest(*fields, unit.name, spec.accountant, *amounts, order, self.registered_at)
+        more = terms_texts(self)
+        return digest(
+            *fields, unit.name, spec.accountant, *amounts, order, self.registered_at, *more
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which accounts below a table a charge went to.
+
+    period: "" where the budget isn't renewed. blocks: as Charge has them. cap: what it took of the
+    analyst's own line, None where the analyst has none.
+    """
+
+    period: str
+    blocks: Blocks
+    cap: Spend | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +177,7 @@ class Entry:
     """One statement's charge to one table.
 
     number: counts all entries of the ledger from 1. statement: counts its statements. time: ISO
-    8601, UTC, for people only: the order is that of the numbers.
+    8601, UTC; the order is that of the numbers. scope: None for a table that is one account.
     """
 
     number: int
@@ -111,13 +190,15 @@ class Entry:
     identity: str
     spend: Spend
     events: tuple[Event, ...]
+    scope: Scope | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Raise:
     """One act of the owner: the amounts of a table's budget from then on.
 
-    number: in one count with the entries. time: ISO 8601, UTC, for people only.
+    number: in one count with the entries. time: ISO 8601, UTC, for people only. cap: of each analyst,
+    None where the table has no cap.
     """
 
     number: int
@@ -127,11 +208,17 @@ class Raise:
     delta: Fraction
     selection_delta: Fraction
     reason: str
+    cap: Cap | None = None
 
     def of(self, known: Registration) -> BudgetSpec:
-        """Return the budget of a table since this raise: the accountant stays."""
-        kind = known.spec.accountant
-        return BudgetSpec(self.epsilon, self.delta, kind, self.selection_delta)
+        """Return the budget of a table since this raise: all but the amounts stays."""
+        return replace(
+            known.spec,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            selection_delta=self.selection_delta,
+            cap=self.cap,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,80 +229,6 @@ class Asked:
     analyst: str | None = None
     since: str | None = None
     until: str | None = None
-
-
-_RULES = {
-    "epsilon": "epsilon",
-    "renyi": "Rényi",
-    "rho": "zCDP",
-    "squares": "squares of epsilon",
-    "delta": "delta",
-    "statement_delta": "delta of statements",
-    "selection_delta": "delta of key selection",
-}
-
-
-def _percent(share: Share) -> str:
-    spent = Fraction(0) if share.spent is None else share.spent
-    return f"{float(100 * spent / share.budget):.3g} %" if share.budget else "100 %"
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetState:
-    """A table's budget as it stands.
-
-    statements: how many were charged to it. shares: what is used of each of its rules. repeats: how
-    many more like the last statement fit, None where any number does or there was none.
-    """
-
-    registration: Registration
-    statements: int
-    spent: Spend
-    shares: tuple[Share, ...]
-    repeats: int | None
-
-    def lines(self) -> tuple[str, ...]:
-        """Return the budget in sentences: what is registered, what is used, how many more fit."""
-        known = self.registration
-        budget = known.budget
-        guarantee = f"budget: epsilon {show(budget.epsilon)}"
-        if budget.delta:
-            guarantee += f", delta {show(budget.delta)}"
-        texts = [f"{guarantee} ({budget.accountant.value} accountant)"]
-        if known.raised is not None:
-            texts.append(f"raised; registered with epsilon {show(known.spec.epsilon)}")
-        for share in self.shares:
-            if share.budget == 0 and share.spent == 0:
-                continue
-            used = "closed" if share.spent is None else f"{_percent(share)} used"
-            texts.append(f"{_RULES[share.rule]}: {used}, {show_down(share.left)} left")
-        if self.statements and self.repeats is not None:
-            texts.append(f"{self.repeats} more like the last statement fit")
-        return tuple(texts)
-
-    def taken(self, cost: Cost) -> str:
-        """Return, in a line, what a statement of that cost would take of each rule, and how many fit."""
-        rule = self.registration.rule
-        spend = price(rule, cost)
-        texts = []
-        for share in shares(rule, spend):
-            if share.spent is None:
-                texts.append(f"{_RULES[share.rule]} closed by it")
-            elif share.spent and share.budget:
-                texts.append(f"{_RULES[share.rule]} {show_up(share.spent)} ({_percent(share)})")
-        fit = repeats(rule, self.spent, spend)
-        more = "" if fit is None else f"; {fit} like it fit" if fit != 1 else "; 1 like it fits"
-        return f"takes {', '.join(texts) or 'nothing'}{more}"
-
-    def left(self) -> str:
-        """Return, in a line, what is left of each rule in use and how often the last would fit."""
-        texts = [
-            f"{_RULES[share.rule]} {show_down(share.left)} of {show_down(share.budget)}"
-            for share in self.shares
-            if share.spent
-        ]
-        more = "" if self.repeats is None else f"; {self.repeats} more like this"
-        return ", ".join(texts) + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +243,56 @@ class Verification:
     head: str = GENESIS
 
 
+def people_identity(name: str) -> str:
+    """Return what the budget over all tables is known by."""
+    return f"{PEOPLE}{name}"
+
+
 def digest(*fields: str) -> str:
     """Return the SHA-256 of the fields, as 64 hexadecimal digits; no two lists share a digest."""
     return hashlib.sha256(json.dumps(fields).encode("ascii")).hexdigest()
+
+
+def terms_texts(known: Registration) -> tuple[str, ...]:
+    """Return what a registration says beyond one sum for all time and everybody; nothing, often."""
+    if not known.has_terms and known.people is None:
+        return ()
+    spec = known.spec
+    cap = () if spec.cap is None else (*cap_texts(spec.cap), repr(known.cap_alpha))
+    return ("terms", spec.renew, spec.blocks or "", known.people or "", *cap)
+
+
+def cap_texts(cap: Cap) -> tuple[str, str, str]:
+    """Return the amounts of a cap as a ledger stores them."""
+    epsilon, delta, selected = map(fraction_text, (cap.epsilon, cap.delta, cap.selection_delta))
+    return epsilon, delta, selected
+
+
+def cap_from_texts(texts: Iterable[object]) -> Cap | None:
+    """Return what `cap_texts` wrote, None for what isn't there. Raises ValueError for anything else."""
+    found = list(texts)
+    if all(amount is None for amount in found):
+        return None
+    epsilon, delta, selected = map(fraction_from_text, found)
+    return Cap(epsilon, delta, selected)
+
+
+def scope_texts(scope: Scope) -> tuple[str, str | None, str | None]:
+    """Return a scope as a ledger stores it: the period, then JSON or nothing."""
+    blocks = None if scope.blocks is None else json.dumps(sorted(scope.blocks))
+    return scope.period, blocks, None if scope.cap is None else json.dumps(spend_texts(scope.cap))
+
+
+def scope_from_texts(period: object, blocks: object, cap: object) -> Scope:
+    """Return what `scope_texts` wrote. Raises ValueError for anything else."""
+    found = Scope(
+        text(period),
+        None if blocks is None else frozenset(map(text, json.loads(text(blocks)))),
+        None if cap is None else spend_from_texts(json.loads(text(cap))),
+    )
+    if scope_texts(found) != (period, blocks, cap):
+        raise ValueError("a scope of a ledger is stored as it is written")
+    return found
 
 
 def adjacency_text(unit: PrivacyUnit) -> str:

@@ -52,7 +52,14 @@ def ask(connection: Connection, sql: str, settings: Settings, width: int | None)
         return Shown("".join(f"{row[0]}\n" for row in result), "")
     text = _rendered(connection, result, settings, width)
     notes = "".join(f"Note: {note}\n" for note in result.notes)
-    return Shown(text, notes + cost_text(connection, result.cost))
+    return Shown(text, notes + _repeated(result) + cost_text(connection, result.cost))
+
+
+def _repeated(result: Result) -> str:
+    if not result.repeated:
+        return ""
+    part = "Part of it was" if result.cost else "It was"
+    return f"{part} released before, and is free.\n"
 
 
 def _rendered(connection: Connection, result: Result, settings: Settings, width: int | None) -> str:

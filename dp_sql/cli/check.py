@@ -8,14 +8,16 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from dp_sql.budget import open_ledger
+from dp_sql.budget import existing_ledger, place_text
 from dp_sql.budget.ledger import Ledger
+from dp_sql.budget.record import people_identity
 from dp_sql.cli.describe import budget_text, is_owner, owner_text
 from dp_sql.cli.failures import message_of
-from dp_sql.connection import ledger_place
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import DPSQLError, SchemaError
 from dp_sql.executor.duckdb_engine import DuckDBEngine
+from dp_sql.places import ledger_place
+from dp_sql.privacy.unit import PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec, Catalog, TableSpec
 from dp_sql.schema.loader import load
 from dp_sql.schema.undecided import Undecided, undecided
@@ -60,12 +62,18 @@ def check_schema(
         if not marked:
             raise
         return _unfinished(schema, marked, error)
-    place = ledger_place(catalog, ledger, database)
+    place = ledger_place(catalog, ledger, database, data_dir)
     lines = [f"{schema}: {_count(len(catalog.tables), 'table')}", *_decisions(marked)]
     errors = len(marked)
     with ExitStack() as stack:
         found, opened = _ledger(place, stack)
         findings = [("ledger", [found])]
+        if catalog.people is not None:
+            about = [] if opened is None else [_people(opened, catalog.unit, catalog.people)]
+            head = (
+                f"each {catalog.unit.name}, over all tables, budget: {budget_text(catalog.people)}"
+            )
+            findings.append((head, about))
         for name, spec in catalog.tables.items():
             alone = replace(catalog, tables={name: spec})
             about = [*_table(alone, name, spec, opened, database, data_dir), *_missing(spec)]
@@ -142,14 +150,16 @@ def _ledger(place: str | Path, stack: ExitStack) -> tuple[_Finding, Ledger | Non
     """Return how the ledger is, and the ledger itself where there is one."""
     if str(place) == ":memory:":
         return _Finding("in memory: every process begins with a full budget"), None
-    if not Path(place).exists():
-        return _Finding(f"{place} isn't there yet; the first connection makes it"), None
+    shown = place_text(place)
     try:
-        ledger = stack.enter_context(open_ledger(place))
-        registered = ledger.registrations()
+        ledger = existing_ledger(place)
+        if ledger is None:
+            return _Finding(f"{shown} isn't there yet; the first connection makes it"), None
+        stack.enter_context(ledger)
+        registered = [known for known in ledger.registrations() if not known.is_of_people]
     except DPSQLError as error:
         return _Finding(message_of(error), error=True), None
-    return _Finding(f"{place} knows {_count(len(registered), 'table')}"), ledger
+    return _Finding(f"{shown} knows {_count(len(registered), 'table')}"), ledger
 
 
 def _table(
@@ -183,7 +193,21 @@ def _registration(
     try:
         if all(known.identity != identity for known in ledger.registrations()):
             return _Finding("not registered yet; the first connection does it")
-        ledger.register(identity, name, catalog.unit, budget)  # known: this only compares
+        people = None if catalog.people is None else catalog.unit.name
+        ledger.register(identity, name, catalog.unit, budget, people)  # known: this only compares
+        left = ledger.state(identity).lines()
+    except DPSQLError as error:
+        return _Finding(message_of(error), error=True)
+    return _Finding("registered; " + "; ".join(left))
+
+
+def _people(ledger: Ledger, unit: PrivacyUnit, budget: BudgetSpec) -> _Finding:
+    """Return whether the ledger knows the budget over all tables as it is declared."""
+    identity = people_identity(unit.name)
+    try:
+        if all(known.identity != identity for known in ledger.registrations()):
+            return _Finding("not registered yet; the first connection does it")
+        ledger.register_people(unit.name, unit, budget)  # known: this only compares
         left = ledger.state(identity).lines()
     except DPSQLError as error:
         return _Finding(message_of(error), error=True)

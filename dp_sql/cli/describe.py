@@ -13,6 +13,7 @@ from dp_sql.schema.catalog import (
     Catalog,
     ColumnSpec,
     OwnerThrough,
+    Renew,
     TableSpec,
     ascii_lower,
 )
@@ -70,7 +71,14 @@ def budget_text(budget: BudgetSpec | None) -> str:
     """Return a declared budget in a line."""
     if budget is None:
         return ""
-    return f"epsilon {show(budget.epsilon)}, delta {show(budget.delta)} ({budget.accountant.value})"
+    each = "" if budget.block_column is None else f" for each {budget.block_column}"
+    amounts = f"epsilon {show(budget.epsilon)}, delta {show(budget.delta)}"
+    text = f"{amounts}{each} ({budget.accountant.value})"
+    if budget.renew is not Renew.NEVER:
+        text += f", {budget.renew}"
+    if budget.cap is not None:
+        text += f", epsilon {show(budget.cap.epsilon)} an analyst"
+    return text
 
 
 def domain_text(column: ColumnSpec) -> str:

@@ -11,15 +11,15 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from dp_sql.budget import open_ledger
+from dp_sql.budget import existing_ledger, place_text
 from dp_sql.budget.accountant import DELTA_UNITS, EPSILON_UNITS
 from dp_sql.budget.export import verify_export
 from dp_sql.budget.ledger import Ledger
 from dp_sql.budget.record import OWNER, Asked, Entry, Raise, Registration, Status, Verification
 from dp_sql.cli.grid import table
-from dp_sql.connection import ledger_place
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import LedgerError, ParameterError
+from dp_sql.places import ledger_place
 from dp_sql.privacy.amount import show, show_up
 from dp_sql.privacy.event import Event
 from dp_sql.privacy.event_json import event_to_json
@@ -39,28 +39,31 @@ class Where:
     database: str | None = None
     ledger: str | None = None
 
-    def place(self) -> Path:
-        """Return the ledger's file, which exists. Raises LedgerError where there is none."""
+    def place(self) -> str | Path:
+        """Return where the ledger lies. Raises LedgerError for one in memory."""
         if _begins(self.file, _SQLITE):
             return self.file
-        place = ledger_place(load(self.file, database=self.database), self.ledger, self.database)
+        catalog = load(self.file, database=self.database)
+        place = ledger_place(catalog, self.ledger, self.database, self.data_dir)
         if str(place) == ":memory:":
             raise LedgerError(
                 "A ledger in memory is gone with the process that wrote it.",
                 hint="--ledger FILE, or `ledger: FILE` in the schema",
             )
-        if not Path(place).exists():
-            raise LedgerError(
-                f"There is no ledger {place}: nothing was asked yet.",
-                hint="the first connection makes it; --ledger FILE names another",
-            )
-        return Path(place)
+        return place
 
 
 @contextmanager
 def opened(where: Where) -> Iterator[Ledger]:
     """Open a ledger that exists; none is ever made."""
-    with open_ledger(where.place()) as ledger:
+    place = where.place()
+    ledger = existing_ledger(place)
+    if ledger is None:
+        raise LedgerError(
+            f"There is no ledger {place_text(place)}: nothing was asked yet.",
+            hint="the first connection makes it; --ledger names another",
+        )
+    with ledger:
         yield ledger
 
 
@@ -97,7 +100,7 @@ def entries_text(
         if analyst in (None, OWNER):
             found += [entry for entry in ledger.raises() if _within(entry, asked)]
     found.sort(key=lambda entry: entry.number)
-    rows = [_row(entry, known[entry.identity].name) for entry in found]
+    rows = [_row(entry, _place(entry, known[entry.identity])) for entry in found]
     statements = len({entry.statement for entry in found if isinstance(entry, Entry)})
     counted = f"{statements} statement{'' if statements == 1 else 's'}"
     return (table(_COLUMNS, rows, _NUMERIC, width) if rows else "") + f"{counted}.\n"
@@ -128,6 +131,12 @@ def export(where: Where, output: Path | None) -> str:
         except OSError as error:
             raise LedgerError(f"{str(output)!r} can't be written: {error.strerror}.") from None
     return f"wrote {output}; `dpsql ledger verify {output}` reads it\n"
+
+
+def grant(where: Where, role: str, analyst: str) -> str:
+    """Let a role of the ledger's database ask as an analyst; return the statements that did it."""
+    with opened(where) as ledger:
+        return "".join(f"{statement};\n" for statement in ledger.grant(role, analyst))
 
 
 def _verified(where: Where, known_head: str | None) -> Verification:
@@ -167,6 +176,21 @@ def _identity(known: dict[str, Registration], name: str) -> str:
     )
 
 
+def _place(entry: Entry | Raise, known: Registration) -> str:
+    """Return what was charged: a table, its period, and of its blocks the first and the last."""
+    if known.is_of_people:
+        return f"each {known.name}"
+    scope = entry.scope if isinstance(entry, Entry) else None
+    words = [known.name]
+    if scope is not None and scope.period:
+        words.append(scope.period)
+    if scope is not None and scope.blocks is not None:
+        blocks = sorted(scope.blocks)
+        many = f" to {blocks[-1]} ({len(blocks)})" if len(blocks) > 1 else ""
+        words.append(f"{known.spec.blocks} {blocks[0]}{many}" if blocks else "no block")
+    return ", ".join(words)
+
+
 def _within(entry: Raise, asked: Asked) -> bool:
     return (
         asked.identity in (None, entry.identity)
@@ -187,7 +211,7 @@ def _row(entry: Entry | Raise, name: str) -> list[str]:
             epsilon = show_up(Fraction(spent.epsilon, EPSILON_UNITS))
             delta = show_up(Fraction(spent.delta, DELTA_UNITS)) if spent.delta else "0"
             status = "unanswered" if entry.status is Status.RESERVED else entry.status.value
-            noise = _noise(entry.events)
+            noise = _noise(entry.events) or "released before"
             sql = " ".join(entry.sql.split())
             return [number, time, entry.analyst, name, epsilon, delta, noise, status, sql]
 

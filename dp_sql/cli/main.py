@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _WELL, _FAILED, _WRONG_COMMAND_LINE = 0, 1, 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
-_COMMANDS = frozenset("repl query check tune demo init budget ledger".split())
+_COMMANDS = frozenset("repl query check tune demo init budget ledger answers".split())
 
 
 def program() -> NoReturn:
@@ -68,7 +68,14 @@ def _is_schema(word: str) -> bool:
     """Return whether a first argument names a file rather than a command."""
     if word in _COMMANDS or word.startswith("-"):
         return False
-    return word.lower().endswith((".yaml", ".yml")) or Path(word).is_file()
+    return "://" in word or word.lower().endswith((".yaml", ".yml")) or Path(word).is_file()
+
+
+def _file(word: str) -> Path:
+    """Return the path of a schema. A URL isn't shown in the error, since it may hold a password."""
+    if "://" in word:
+        raise argparse.ArgumentTypeError("the schema's file; the URL of a ledger is for --ledger")
+    return Path(word)
 
 
 def _status(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
@@ -145,19 +152,24 @@ def _parser() -> argparse.ArgumentParser:
         command("budget", None, "show the budget of each table, or raise one"), _add_places
     )
     owner.add_ledger(command("ledger", None, "show, verify or export what was asked"), _add_places)
+    owner.add_answers(
+        command("answers", None, "show what is free to ask again, or end that"), _add_places
+    )
     demo = command("demo", _demo, "open the shell on the purchases in an online music shop")
     demo.add_argument("--fresh", action="store_true", help="forget what was spent in the demo")
     return parser
 
 
 def _add_places(parser: argparse.ArgumentParser, table: str | None = None) -> None:
-    parser.add_argument("schema", metavar="SCHEMA", type=Path, help="the data owner's schema file")
+    parser.add_argument("schema", metavar="SCHEMA", type=_file, help="the data owner's schema file")
     if table is not None:
         parser.add_argument("table", metavar=table, help="a protected table")
     parser.add_argument("--data-dir", metavar="DIR", type=Path, help="the folder of the data files")
     parser.add_argument("--database", metavar="URL", help="where the tables are, if not in SCHEMA")
     parser.add_argument(
-        "--ledger", metavar="FILE", help='where the budget is kept; ":memory:" forgets it'
+        "--ledger",
+        metavar="PLACE",
+        help='where the budget is kept: a file, postgresql://…, or ":memory:", which forgets it',
     )
 
 

@@ -26,18 +26,21 @@ def add_budget(parser: argparse.ArgumentParser, places: Callable[[Any], None]) -
     command = _commands(parser)
     show = command("show", "say what is registered, used and left of each table's budget")
     places(show)
-    show.add_argument("--analyst", metavar="NAME", help="whose last statement is looked at")
+    show.add_argument(
+        "--analyst", metavar="NAME", help="whose part and last statement are looked at"
+    )
+    show.add_argument("--block", metavar="VALUE", help="of tables with blocks, this one")
     show.set_defaults(run=_budget_show)
     more = command("raise", "raise a table's budget, for good, to what SCHEMA declares now")
     places(more)
-    more.add_argument("table", metavar="TABLE", help="a protected table")
+    more.add_argument("table", metavar="TABLE", help="a protected table, or the unit")
     more.add_argument("--reason", metavar="TEXT", default="", help="why, for the ledger")
     more.add_argument("--analyst", metavar="NAME", help="who asks, if not the owner: refused")
     more.set_defaults(run=_budget_raise)
 
 
 def add_ledger(parser: argparse.ArgumentParser, places: Callable[[Any], None]) -> None:
-    """Add `dpsql ledger show`, `verify` and `export`."""
+    """Add `dpsql ledger show`, `verify`, `export` and `grant`."""
     command = _commands(parser)
     show = command("show", "list what was asked; SCHEMA may be the ledger itself")
     places(show)
@@ -54,6 +57,28 @@ def add_ledger(parser: argparse.ArgumentParser, places: Callable[[Any], None]) -
     places(export)
     export.add_argument("--output", metavar="FILE", type=Path, help="a new file, if not printed")
     export.set_defaults(run=_ledger_export)
+    grant = command("grant", "let a PostgreSQL role ask as an analyst, and do nothing else")
+    places(grant)
+    grant.add_argument("role", metavar="ROLE", help="a role of the ledger's database")
+    grant.add_argument("--analyst", metavar="NAME", help="whom it asks as; by default its own name")
+    grant.set_defaults(run=_ledger_grant)
+
+
+def add_answers(parser: argparse.ArgumentParser, places: Callable[[Any], None]) -> None:
+    """Add `dpsql answers show`, `refresh` and `clear`."""
+    command = _commands(parser)
+    show = command("show", "say how much is kept of what was released, and of which data")
+    places(show)
+    show.set_defaults(run=_answers_show)
+    anew = command("refresh", "draw and charge anew what is asked of TABLE, or of all: new data")
+    places(anew)
+    anew.add_argument("table", metavar="TABLE", nargs="?", help="a protected table")
+    anew.add_argument("--analyst", metavar="NAME", help="who asks, if not the owner: refused")
+    anew.set_defaults(run=_answers_refresh)
+    clear = command("clear", "forget all that is kept, to make room; the ledger stays as it is")
+    places(clear)
+    clear.add_argument("--analyst", metavar="NAME", help="who asks, if not the owner: refused")
+    clear.set_defaults(run=_answers_clear)
 
 
 def _commands(parser: argparse.ArgumentParser) -> Adds:
@@ -74,15 +99,13 @@ def _init(options: argparse.Namespace) -> int:
 def _budget_show(options: argparse.Namespace) -> int:
     from dp_sql.cli.budgets import budgets_text  # noqa: PLC0415
 
-    return _print(budgets_text(_where(options), options.analyst))
+    return _print(budgets_text(_where(options), options.analyst, options.block))
 
 
 def _budget_raise(options: argparse.Namespace) -> int:
-    from dp_sql.budget.record import OWNER  # noqa: PLC0415
     from dp_sql.cli.budgets import raise_budget  # noqa: PLC0415
 
-    by = OWNER if options.analyst is None else options.analyst
-    return _print(raise_budget(_where(options), options.table, by, options.reason))
+    return _print(raise_budget(_where(options), options.table, _by(options), options.reason))
 
 
 def _ledger_show(options: argparse.Namespace) -> int:
@@ -105,6 +128,38 @@ def _ledger_export(options: argparse.Namespace) -> int:
     from dp_sql.cli.ledgers import export  # noqa: PLC0415
 
     return _print(export(_where(options), options.output))
+
+
+def _ledger_grant(options: argparse.Namespace) -> int:
+    from dp_sql.cli.ledgers import grant  # noqa: PLC0415
+
+    analyst = options.role if options.analyst is None else options.analyst
+    return _print(grant(_where(options), options.role, analyst))
+
+
+def _answers_show(options: argparse.Namespace) -> int:
+    from dp_sql.cli.answers import answers_text  # noqa: PLC0415
+
+    return _print(answers_text(_where(options)))
+
+
+def _answers_refresh(options: argparse.Namespace) -> int:
+    from dp_sql.cli.answers import refresh  # noqa: PLC0415
+
+    return _print(refresh(_where(options), options.table, _by(options)))
+
+
+def _answers_clear(options: argparse.Namespace) -> int:
+    from dp_sql.cli.answers import clear  # noqa: PLC0415
+
+    return _print(clear(_where(options), _by(options)))
+
+
+def _by(options: argparse.Namespace) -> str:
+    """Return who asks for an act of the owner."""
+    from dp_sql.budget.record import OWNER  # noqa: PLC0415  `dpsql --help` needs no ledger
+
+    return OWNER if options.analyst is None else str(options.analyst)
 
 
 def _where(options: argparse.Namespace) -> Any:

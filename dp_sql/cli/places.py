@@ -56,7 +56,7 @@ def private_file(path: Path) -> Path:
 def forget(ledger: Path) -> None:
     """Delete a ledger and the files that SQLite keeps beside it. Raises LedgerError where it can't."""
     try:
-        for end in ("", "-wal", "-shm", "-journal"):
+        for end in ("", "-wal", "-shm", "-journal", ".answers"):
             ledger.with_name(ledger.name + end).unlink(missing_ok=True)
     except OSError as error:
         raise LedgerError(

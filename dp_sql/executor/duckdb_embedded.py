@@ -17,7 +17,7 @@ from dp_sql.errors import EngineError, SchemaError
 from dp_sql.executor import staging
 from dp_sql.executor.csv_file import read_header
 from dp_sql.executor.database import DATA, FAILED, STAGE, STOPPED, Pairs, Row
-from dp_sql.executor.sources import Sources, require_bitwise
+from dp_sql.executor.sources import Sources, require_bitwise, require_one_row
 from dp_sql.plan.sql_text import identifier, text_literal
 from dp_sql.schema.catalog import Catalog, TableSpec
 
@@ -142,6 +142,9 @@ class DuckDBEmbedded:
             raise EngineError(f"{spec.name!r} can't be read as it is declared.") from None
         if file is None:
             require_bitwise(connection, target, spec)
+        blocks = None if spec.budget is None else spec.budget.block_column
+        if blocks is not None and spec.owner not in (None, blocks):
+            require_one_row(connection, spec)
 
     def _columns(
         self, connection: Any, file: Path | None, spec: TableSpec

@@ -51,6 +51,8 @@ class DuckDBEngine:
         self._lock = threading.RLock()
         self._images: dict[Image, tuple[tuple[object, ...], ...] | None] = {}
         self._frequencies: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._contents: dict[str, str] = {}
+        self._version: str | None = None
         self._database: Database = (
             DuckDBEmbedded(catalog, self._sources)
             if worker is None
@@ -175,6 +177,28 @@ class DuckDBEngine:
     def identity(self, table: str) -> str:
         """Return what the ledger knows a table by."""
         return self._sources.identity(table, self._catalog.tables[table])
+
+    @property
+    def version(self) -> str:
+        """Name and version of the database, by its own word, wherever it runs."""
+        if self._version is None:
+            with self._lock:
+                [(told,)] = self._database.rows("SELECT version()")
+            self._version = f"duckdb {told}"
+        return self._version
+
+    def content(self, table: str) -> str:
+        """Return a text of a public table's rows, read once: files stay as they are while it is open."""
+        spec = self._catalog.tables[table]
+        if not spec.public:
+            raise EngineError("only public tables can be read as they are.")
+        if table not in self._contents:
+            with self._lock:
+                [numbers] = self._database.rows(
+                    lower_public.content_sql(table, tuple(spec.columns))
+                )
+            self._contents[table] = " ".join(map(str, numbers))
+        return self._contents[table]
 
     def public_file(self, table: str) -> str | None:
         """Return the Parquet file of a public table, or None."""

@@ -72,6 +72,13 @@ class Engine(PublicFacts, Protocol):
     def identity(self, table: str) -> str:
         """Return what the ledger knows a table by: its real path and name, or its declared id."""
 
+    @property
+    def version(self) -> str:
+        """Name and version of the database, on which the value of an expression may depend."""
+
+    def content(self, table: str) -> str:
+        """Return a text that changes when a public table's declared columns hold other rows."""
+
     def public_columns(self, table: str) -> Mapping[str, np.ndarray[Any, Any]]:
         """Return a public table's declared columns, for the part above the releases."""
 

@@ -94,3 +94,16 @@ def frequency_sql(table: str, columns: tuple[str, ...]) -> str:
         f"SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM {DATA}.{identifier(table)} "
         f"WHERE {known} GROUP BY {names}) AS counted_"
     )
+
+
+def content_sql(table: str, columns: tuple[str, ...]) -> str:
+    """Return the statement that sums up a public table's rows, in any order, each as often as it is there.
+
+    Rows that differ give other numbers but for an accident of their 64-bit hashes, two in 2^64; then an
+    answer is one over the rows before.
+    """
+    hashed = f"hash({', '.join(map(identifier, columns))})"
+    return (
+        f"SELECT count(*), coalesce(sum(CAST({hashed} AS HUGEINT)), 0), "
+        f"coalesce(bit_xor({hashed}), 0) FROM {DATA}.{identifier(table)}"
+    )

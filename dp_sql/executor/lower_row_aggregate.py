@@ -208,7 +208,8 @@ def window_sql(function: WindowFunction, name: Naming) -> str:
 
     Claim:   its value on a row doesn't depend on the order in which rows are read.
     Why:     the partition is one owner's rows, and the order is total up to equal rows wherever
-             the function could tell peers apart.
+             the function could tell peers apart. Quantiles and distinct values are of a frame's
+             values, whatever their order.
     Assumes: the parser completes the order (`parser.windows`); sums are of whole numbers, decimals
              or steps.
     Source:  [McSherry2009]
@@ -217,6 +218,8 @@ def window_sql(function: WindowFunction, name: Naming) -> str:
         "*" if function.name == "count" else ""
     )
     call = f"{function.name}({arguments}{' IGNORE NULLS' if function.ignore_nulls else ''})"
+    if function.name == "count_distinct":
+        call = f"count(DISTINCT {arguments})"
     if function.grid is not None:
         argument = function.arguments[0]
         call = f"{function.name}({_steps(lower(argument, name), argument, function.grid)})"

@@ -61,16 +61,13 @@ def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sou
     isn't supported; EngineError for a file that doesn't exist.
     """
     url = database if database is not None else catalog.database
-    folder = data_dir
     if "://" in url and not url.startswith(_MEMORY):
         raise SchemaError(
             f"the database {url.split('://')[0]}:// isn't supported.",
             hint="duckdb:///file.duckdb, duckdb:// or a folder",
         )
     file = database_file(catalog, url)
-    if file is None and folder is None and not url.startswith(_MEMORY):
-        folder = _resolve(catalog, url)
-    folder = (folder if folder is not None else catalog.path.parent).resolve()
+    folder = data_folder(catalog, url, data_dir)
     if file is not None and not file.is_file():
         raise EngineError(
             f"the database file {file.name!r} doesn't exist.", hint=f"look at {file.parent}"
@@ -102,6 +99,15 @@ def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sou
         files[name] = path
     _check_distinct(catalog, files)
     return Sources(file, files)
+
+
+def data_folder(catalog: Catalog, url: str, data_dir: Path | None) -> Path:
+    """Return the folder of `source` files. url: of the database; the others: as `locate` has them."""
+    if data_dir is not None:
+        return data_dir.resolve()
+    if url.startswith(_MEMORY) or database_file(catalog, url) is not None:
+        return catalog.path.parent.resolve()
+    return _resolve(catalog, url).resolve()
 
 
 def _check_distinct(catalog: Catalog, files: dict[str, Path]) -> None:
@@ -151,6 +157,35 @@ def require_bitwise(connection: Any, view: str, spec: TableSpec) -> None:
                 "one, so two persons or groups could be taken for one.",
                 hint=f'a view of the table with {name} COLLATE "POSIX", declared in its place',
             )
+
+
+def require_one_row(connection: Any, spec: TableSpec) -> None:
+    """Raise SchemaError unless the database sees to it that each owner has one row of a table.
+
+    Claim:   two rows of the table never have one owner.
+    Why:     a PRIMARY KEY or UNIQUE constraint over the owner's column alone is on the table itself,
+             and the column is read as it is stored: no cast makes one owner of two.
+    Assumes: DuckDB enforces its constraints, and the owner's column is bitwise (`require_bitwise`).
+    Source:  [DuckDB2025]
+    """
+    owner = spec.columns[str(spec.owner)]
+    here = "database_name = 'source_' AND schema_name = 'main' AND lower(table_name) = ?"
+    keys = connection.execute(
+        f"SELECT constraint_column_names FROM duckdb_constraints() WHERE {here} "
+        "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')",
+        [spec.name.lower()],
+    ).fetchall()
+    types = connection.execute(
+        f"SELECT data_type FROM duckdb_columns() WHERE {here} AND lower(column_name) = ?",
+        [spec.name.lower(), owner.name.lower()],
+    ).fetchall()
+    alone = any([name.lower() for name in names] == [owner.name.lower()] for (names,) in keys)
+    if not alone or [str(kind).replace(" ", "") for (kind,) in types] != [str(owner.type)]:
+        raise SchemaError(
+            f"{spec.name!r} has blocks of another column than the owner's, so each owner must have one "
+            f"row, and nothing in the data sees to that.",
+            hint=f"a table of a DuckDB database with PRIMARY KEY ({owner.name}), its type {owner.type}",
+        )
 
 
 def database_file(catalog: Catalog, url: str) -> Path | None:

@@ -225,8 +225,8 @@ def _whole() -> Iterator[None]:
 
 
 def _plain(catalog: Catalog) -> Catalog:
-    """Return a catalog whose mappings can be sent."""
+    """Return a catalog whose mappings can be sent, without the ledger's place: a URL holds a password."""
     tables = {
         name: replace(spec, columns=dict(spec.columns)) for name, spec in catalog.tables.items()
     }
-    return replace(catalog, tables=tables)
+    return replace(catalog, tables=tables, ledger=None)

@@ -12,6 +12,8 @@ from dp_sql.dataclass import dataclass
 from dp_sql.errors import UnsupportedSQLError
 from dp_sql.mechanisms.sampler import MAX_SCALE, Rate, rate_below
 from dp_sql.plan.facts import HistogramFacts
+from dp_sql.privacy.contribution import Change
+from dp_sql.privacy.event import LaplaceEvent
 from dp_sql.privacy.unit import Adjacency, PrivacyUnit
 
 Weights: TypeAlias = NDArray[Any]
@@ -103,22 +105,44 @@ class Chooser:
         """Return the rate of one choice for all groups, whose scores one neighbour moves by `change`."""
         return _drawable(self.epsilon / (2 * change))
 
-    def laplace(self) -> tuple[int, int]:
+    def laplace(self, times: int = 1) -> tuple[int, int]:
         """Return (lattice, scale) of discrete Laplace noise on lattice times each weight.
 
-        Claim:   all weights of all groups with this noise are `epsilon`-DP together.
+        times: in how many numbers each weight counts.
+
+        Claim:   all numbers of all groups with this noise are `epsilon`-DP together.
         Why:     a unit's weights add up to w in each of L0 groups, so the L1 distance is lattice times
-                 w L0, and twice that where it changes for another; the scale is rounded up.
+                 w L0 `times`, and twice that where it changes for another; the scale is rounded up.
         Assumes: as `rate`.
         Source:  [Dwork2006], [Ghosh2009]
         """
-        ratio, lattice = self.moved() / self.epsilon, 1
+        ratio, lattice = times * self.moved() / self.epsilon, 1
         while ratio * lattice < _LEAST_SCALE and lattice < _SAFE:
             lattice *= 2
         scale = -int(-ratio * lattice // 1)
         if not 1 <= scale <= MAX_SCALE:
             raise _too_much()
         return lattice, scale
+
+    def event(self, times: int) -> LaplaceEvent:
+        """Return what all numbers of all groups with the noise of `laplace(times)` are.
+
+        times: how many lists of numbers there are, in each of which a weight counts in one number.
+
+        Claim:   one neighbour moves at most `sides` groups L0 numbers a list, k w each at most, w being
+                 the weight of a unit in a group and k the units that are protected at once; so it is
+                 (sides k w L0 times / scale)-DP, and no other change costs a convex loss more.
+        Why:     a unit's weights in a group add up to w on each list and move a number by w at most: k
+                 units by k w, and likewise where each is replaced by another, which adds and takes in one
+                 number. The sum of moves on a list is at most sides k w L0. Of all moves with that sum
+                 and no larger one, a convex cost is largest where each is 0 or k w.
+        Assumes: as `rate`; that noise in different numbers and groups is independent.
+        Source:  [Hay2010], [Dwork2006]
+        """
+        lattice, scale = self.laplace(times)
+        most = self.facts.weight * self.unit.group_size
+        touched = int(self.moved() / most) * times
+        return LaplaceEvent(scale, Change((((most * lattice, touched),),)))
 
     def moved(self) -> Fraction:
         """Return the weight that neighbours move at most, in all groups together."""

@@ -34,6 +34,7 @@ from dp_sql.mechanisms.readout import (
 from dp_sql.mechanisms.release import AnyIntegers, Released, draw, plus
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.mechanisms.spread import form_spread
+from dp_sql.plan.histogram import Bin
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import MomentMeasure
 from dp_sql.plan.release import (
@@ -68,7 +69,7 @@ def interval(
         raise InternalError("an interval's level lies between 0 and 1")
     readout = plan.readouts[aggregate]
     if isinstance(readout, ChoiceReadout):
-        raise InternalError("a value that was chosen by its rank has no interval")
+        return _of_bin(plan, released, readout, level)
     if isinstance(readout, DistinctReadout):
         counted = released.distinct[readout.distinct]
         half = laplace_half_width(counted.scale, level)
@@ -94,6 +95,38 @@ def interval(
             return _percentiles(plan, released, readout, level, sampler)
         case _:
             assert_never(readout)
+
+
+def _of_bin(
+    plan: PlannedRelease, released: Released, readout: ChoiceReadout, level: float
+) -> tuple[Numbers, Numbers]:
+    """Return the ends for the count of a bin. Raises InternalError for a value that was chosen."""
+    histogram = plan.histograms[readout.histogram]
+    if not isinstance(histogram.choices[readout.position], Bin):
+        raise InternalError("a value that was chosen by its rank has no interval")
+    lattice, scale = released.measurement.choosers[readout.histogram].laplace()
+    values = released.chosen[readout.histogram][readout.position]
+    half, unit = laplace_half_width(scale, level), histogram.unit
+    low, high = _wide(values, -half), _wide(values, half)
+    return _integer_ends(values, low, high, lattice * unit, whole=unit == 1)
+
+
+def _bin_again(
+    plan: PlannedRelease,
+    released: Released,
+    readout: ChoiceReadout,
+    groups: list[int],
+    draws: int,
+    sampler: Sampler,
+) -> Numbers | None:
+    """Return the count of a bin without each of `draws` fresh noises; None for a value that was chosen."""
+    histogram = plan.histograms[readout.histogram]
+    if not isinstance(histogram.choices[readout.position], Bin):
+        return None
+    lattice, scale = released.measurement.choosers[readout.histogram].laplace()
+    fresh = np.tile(sampler.laplace(scale, draws), len(groups)).astype(object)
+    before = np.repeat(released.chosen[readout.histogram][readout.position][groups], draws) - fresh
+    return nearest(before, lattice * histogram.unit)
 
 
 def laplace_half_width(scale: int, level: float) -> int:
@@ -176,7 +209,9 @@ def redraw(
     columns: list[Numbers] = []
     for aggregate, readout in zip(plan.release.aggregates, plan.readouts, strict=True):
         if isinstance(readout, ChoiceReadout):
-            columns.append(np.repeat(shown[len(columns)][groups], draws))
+            again = _bin_again(plan, released, readout, groups, draws, sampler)
+            kept = shown[len(columns)][groups]
+            columns.append(np.repeat(kept, draws) if again is None else again)
             continue
         if isinstance(readout, DistinctReadout):
             counted = released.distinct[readout.distinct]

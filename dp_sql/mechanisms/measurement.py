@@ -10,7 +10,7 @@ from itertools import product
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError, ParameterError, UnsupportedSQLError
 from dp_sql.mechanisms.calibrate_gaussian import MOST_COORDINATES, MOST_EPSILON, sigma1
-from dp_sql.mechanisms.choice import require_drawable
+from dp_sql.mechanisms.choice import events_of, require_drawable
 from dp_sql.mechanisms.chooser import Chooser
 from dp_sql.mechanisms.distinct import Counter
 from dp_sql.mechanisms.noise import EXACT, NoiseKind, VectorNoise, on_lattice
@@ -30,12 +30,10 @@ from dp_sql.plan.release import PlannedRelease
 from dp_sql.privacy.contribution import Change, ContributionSet
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.privacy.event import (
-    ApproximateEvent,
     Event,
     GaussianEvent,
     KeySelectionEvent,
     LaplaceEvent,
-    PureEvent,
     pure_epsilon,
     selection_delta,
 )
@@ -158,12 +156,7 @@ def _with_others(
     """Return the measurement with what is chosen and counted apart from the vectors."""
     events: list[Event] = []
     for histogram, chooser in zip(plan.histograms, choosers, strict=True):
-        one = (
-            ApproximateEvent(chooser.epsilon, chooser.delta)
-            if histogram.kind.is_local
-            else PureEvent(chooser.epsilon)
-        )
-        events += [one] * histogram.runs
+        events += events_of(histogram, chooser)
     for counter in counters:
         events += counter.events
     if not events:
@@ -396,7 +389,7 @@ class _Task:
         """Return joint noise for vectors with these epsilons, None where there is none in range."""
         epsilon = sum(shares.values(), Fraction(0))
         unit = sigma1(min(epsilon, MOST_EPSILON), delta) if shares else None
-        changed = sum(_coordinates(self.change(place)) for place in shares)
+        changed = sum(coordinates(self.change(place)) for place in shares)
         if unit is None or changed > MOST_COORDINATES:
             return dict.fromkeys(shares)
         square = Fraction(unit) ** 2
@@ -488,6 +481,6 @@ def _best(task: _Task, drafts: Mapping[tuple[NoiseKind, NoiseKind], _Draft]) -> 
     return drafts[min(drafts, key=error)]
 
 
-def _coordinates(change: Change) -> int:
+def coordinates(change: Change) -> int:
     """Return how many coordinates of a vector a neighbour can change."""
     return max(sum(count for shift, count in profile if shift > 0) for profile in change.profiles)

@@ -143,6 +143,12 @@ def pair_value(measure: PairMeasure, readout: PairReadout, found: PairMoments) -
             return variance(x) * rows * widths[x] ** 2
         case _Kind.REGR_SYY:
             return variance(y) * rows * widths[y] ** 2
+        case _Kind.VAR_POP | _Kind.VAR_SAMP | _Kind.STDDEV_POP | _Kind.STDDEV_SAMP:
+            alone: Floats = np.ones(rows.shape)
+            sample = readout.kind in (_Kind.VAR_SAMP, _Kind.STDDEV_SAMP)
+            more = np.divide(rows, rows - 1, out=alone, where=sample & (rows >= _SAMPLE_ROWS))
+            spread: Floats = variance(x) * more * widths[x] ** 2
+            return spread if readout.kind in (_Kind.VAR_POP, _Kind.VAR_SAMP) else np.sqrt(spread)
         case _Kind.REGR_AVGX:
             return mean(x)
         case _Kind.REGR_AVGY:

@@ -6,7 +6,7 @@ import numpy as np
 
 from dp_sql.mechanisms.chooser import Chooser, Weights
 from dp_sql.mechanisms.sampler import Integers, Sampler
-from dp_sql.plan.histogram import Choice, Histogram, Popular
+from dp_sql.plan.histogram import Bin, Choice, Histogram, Popular
 from dp_sql.schema.catalog import ChoiceKind
 
 
@@ -23,14 +23,30 @@ def heaviest(
     if not asked:
         return {}
     if histogram.kind is ChoiceKind.NOISY_MAX_LAPLACE:
-        lattice, scale = chooser.laplace()
-        noise = sampler.laplace(scale, weights.size).reshape(weights.shape)
-        order = np.argsort(-(weights.astype(object) * lattice + noise), axis=1, kind="stable")
+        noisy = _noisy(weights, chooser, sampler)
+        order = np.argsort(-noisy, axis=1, kind="stable")
     else:
         most = min(max(choice.of for choice in asked), weights.shape[1])
         order = _peeled(weights, most, chooser, sampler, histogram.kind)
     last = order.shape[1] - 1
     return {choice: order[:, min(choice.place, last)] for choice in asked}
+
+
+def bins(
+    histogram: Histogram, weights: Weights, chooser: Chooser, sampler: Sampler
+) -> dict[Choice, Weights]:
+    """Return the noisy weight of each place that is asked in every group, times the noise's lattice."""
+    asked = [choice for choice in histogram.choices if isinstance(choice, Bin)]
+    noisy = _noisy(weights, chooser, sampler) if asked else weights
+    return {choice: noisy[:, choice.place] for choice in asked}
+
+
+def _noisy(weights: Weights, chooser: Chooser, sampler: Sampler) -> Weights:
+    """Return every weight times the lattice with noise of its own, in Python integers."""
+    lattice, scale = chooser.laplace()
+    noise = sampler.laplace(scale, weights.size).reshape(weights.shape)
+    shown: Weights = weights.astype(object) * lattice + noise
+    return shown
 
 
 def _peeled(

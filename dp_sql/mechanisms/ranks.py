@@ -200,22 +200,20 @@ def exact(histogram: Histogram, rank: Rank, weights: Weights) -> NDArray[np.intp
     for row, line in enumerate(weights):
         held = np.flatnonzero(line)
         if not held.size:
-            step = (histogram.measure.high - histogram.measure.low) / histogram.measure.cells
-            zero = round(-histogram.measure.low / step * fine)
-            found[row] = min(max(zero, 0), histogram.measure.cells * fine)
+            found[row] = histogram.candidate(Fraction(0))
         elif isinstance(rank, Extreme):
             found[row] = held[-1 if rank.largest else 0] * fine
         else:
             upto = np.cumsum(line[held])
-            place = _order_statistic(rank, Fraction(int(upto[-1]), unit))
+            place = order_statistic(rank, Fraction(int(upto[-1]), unit))
             first = math.floor(place)
             ends = np.searchsorted(upto, [first * unit, (first + 1) * unit], side="right")
             low, high = (int(held[min(int(end), held.size - 1)]) for end in ends)
-            found[row] = math.floor((low + (place - first) * (high - low)) * fine)
+            found[row] = histogram.between(low, high, place - first)
     return found
 
 
-def _order_statistic(rank: Quantile, rows: Fraction) -> Fraction:
+def order_statistic(rank: Quantile, rows: Fraction) -> Fraction:
     """Return which of so many rows in order DuckDB takes, from 0; between two where it interpolates."""
     if rank.continuous:
         return max(Fraction(0), rank.fraction * (rows - 1))

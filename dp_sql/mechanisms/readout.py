@@ -20,7 +20,7 @@ from dp_sql.mechanisms.pairs import pair_moments, pair_value
 from dp_sql.mechanisms.release import AnyIntegers, Released, peak
 from dp_sql.mechanisms.sampler import Integers
 from dp_sql.plan.block import BlockMeasure
-from dp_sql.plan.histogram import Histogram
+from dp_sql.plan.histogram import Bin, Histogram
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import (
     CountMeasure,
@@ -274,6 +274,9 @@ def _ranked(
     """
     histogram = plan.histograms[readout.histogram]
     candidates = released.chosen[readout.histogram][readout.position]
+    if isinstance(histogram.choices[readout.position], Bin):
+        lattice, _ = released.measurement.choosers[readout.histogram].laplace()
+        return nearest(candidates, lattice * histogram.unit)
     values = _values(histogram, np.where(candidates == NOTHING, 0, candidates), type_)
     if (candidates != NOTHING).all():
         return values

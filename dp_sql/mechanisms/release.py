@@ -42,13 +42,13 @@ class Released:
     keys: one tuple a group, Python values, None for NULL. vectors: for each vector of the plan one
     array a component, one entry a group; empty for a vector that only selects keys, from a table of its
     own or by coins. measurement: the noise in them. chosen: for each histogram of the plan one array a
-    rank, the candidate of each group. distinct: the noisy numbers of distinct values.
+    rank, the candidate of each group, or a noisy weight. distinct: the noisy numbers of distinct values.
     """
 
     keys: list[Key]
     vectors: list[list[AnyIntegers]]
     measurement: Measurement
-    chosen: list[list[Integers]] = field(default_factory=list)
+    chosen: list[list[AnyIntegers]] = field(default_factory=list)
     distinct: list[DistinctValues] = field(default_factory=list)
 
     def kept(self, rows: NDArray[np.intp]) -> Released:

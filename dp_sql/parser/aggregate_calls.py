@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from dp_sql.errors import InternalError, QueryError
 from dp_sql.parser import aggregates, contribution, sample_calls
+from dp_sql.parser.bin_calls import Bins, bins_of
 from dp_sql.parser.choices import Asked, asked, result_type
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.pair_calls import two_arguments
@@ -20,9 +21,10 @@ from dp_sql.parser.vector_calls import vector_of
 from dp_sql.plan import functions
 from dp_sql.plan.block import Sample
 from dp_sql.plan.expression import Expression, Literal, Ref
-from dp_sql.plan.histogram import Choice, Extreme
+from dp_sql.plan.histogram import Bin, Choice, Extreme
 from dp_sql.plan.nulls import null_on
 from dp_sql.plan.release import PAIRS, Aggregate, AggregateKind
+from dp_sql.plan.rows import Rows
 from dp_sql.plan.vector import Entry
 from dp_sql.schema import sqltype
 from dp_sql.schema.sqltype import Kind, SqlType
@@ -39,10 +41,6 @@ _ARG_MIN = (
     _ARG_MAX[1].replace(">=", "<=").replace("0.99", "0.01").replace("largest", "smallest"),
 )
 _REFUSED = {
-    "HISTOGRAM": (
-        "a group for each bin does the same",
-        "SELECT x // 10 AS bin, COUNT(*) … GROUP BY bin",
-    ),
     **dict.fromkeys(("ARG_MAX", "ARGMAX", "MAX_BY"), _ARG_MAX),
     **dict.fromkeys(("ARG_MIN", "ARGMIN", "MIN_BY"), _ARG_MIN),
 }  # why, and what to write instead
@@ -52,7 +50,8 @@ _COUNTS = (AggregateKind.COUNT_STAR, AggregateKind.COUNT, AggregateKind.COUNT_OW
 class AggregateCalls:
     """The aggregates of one block: equal ones are one. Their names are columns of its release.
 
-    owners, padded: the numbers of the owners' columns, and of those that an outer join pads.
+    owners, padded: the numbers of the owners' columns, and of those that an outer join pads. rows: what
+    the block reads.
     """
 
     def __init__(
@@ -62,12 +61,14 @@ class AggregateCalls:
         binder: Expressions,
         owners: Collection[int],
         padded: Collection[int],
+        rows: Rows,
     ) -> None:
         self._statement = statement
         self._scope = scope
         self._binder = binder
         self._owners = owners
         self._padded = padded
+        self._rows = rows
         self.found: list[Aggregate] = []
 
     def columns(self, call: aggregates.Call) -> tuple[list[str], bool]:
@@ -87,6 +88,15 @@ class AggregateCalls:
         if chosen is not None:
             return self._chosen(call, chosen), chosen.listed
         return [self._aggregate(call)], False
+
+    def binned(self, call: aggregates.Call) -> tuple[Bins, list[str]] | None:
+        """Return the bins of a call and the released columns of their counts; None for other calls."""
+        bins = bins_of(self._statement, call, self._binder, self._rows, self._owners, self._padded)
+        if bins is None:
+            return None
+        kind, whole = AggregateKind.HISTOGRAM, sqltype.BIGINT
+        places = [Bin(place, bins.size) for place in range(bins.size)]
+        return bins, [self._added(call, kind, bins.place, whole, choice=p) for p in places]
 
     def _aggregate(self, call: aggregates.Call) -> str:
         """Return the released column of an aggregate; equal aggregates share one."""

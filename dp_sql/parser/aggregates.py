@@ -36,8 +36,8 @@ _KINDS: Mapping[type[exp.Expr], AggregateKind] = {
 _ANONYMOUS = frozenset(
     "any_value arbitrary arg_max arg_min argmax argmin max_by min_by bit_and bit_or bit_xor "
     "bitstring_agg bool_and bool_or corr countif count_if covar_pop covar_samp entropy favg first fsum "
-    "geomean geometric_mean group_concat histogram kahan_sum kurtosis kurtosis_pop last list listagg "
-    "mad max median min mode product quantile quantile_cont quantile_disc regr_avgx regr_avgy "
+    "geomean geometric_mean group_concat histogram histogram_exact kahan_sum kurtosis kurtosis_pop last list "
+    "listagg mad max median min mode product quantile quantile_cont quantile_disc regr_avgx regr_avgy "
     "regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy reservoir_quantile "
     "sem skewness string_agg sumkahan sum_no_overflow approx_count_distinct approx_quantile "
     "approx_top_k top_k distance_to sample_and_aggregate array_agg json_group_array json_group_object "
@@ -97,9 +97,10 @@ def has_aggregate(node: exp.Expr) -> bool:
 def _window_children(node: exp.Window) -> list[exp.Expr]:
     """Return what a window reads: the arguments of its function, its partition and its order."""
     function = node.this
-    if isinstance(function, exp.IgnoreNulls | exp.RespectNulls):
+    tests = [function.expression] if isinstance(function, exp.Filter) else []
+    if isinstance(function, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
         function = function.this
-    inner = [*function.iter_expressions()]
+    inner = [*function.iter_expressions(), *tests]
     rest = [child for child in node.iter_expressions() if child is not node.this]
     return inner + rest
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.correlated import reads_outer
 from dp_sql.parser.from_clause import FromClause, Item
-from dp_sql.parser.names import deny_open, is_plain_table
+from dp_sql.parser.names import deny_open, draws, is_plain_table
 from dp_sql.parser.options import entered
 from dp_sql.parser.private_block import PrivateBlock
 from dp_sql.parser.release_block import RELEASED, ReleaseBlock
@@ -26,7 +26,7 @@ from dp_sql.parser.scope import (
     Statement,
 )
 from dp_sql.parser.set_operations import set_rows
-from dp_sql.parser.stage_keys import telling
+from dp_sql.parser.stage_keys import most_rows, telling
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.release import Stage
 from dp_sql.plan.rows import Rows, StageScan
@@ -197,6 +197,13 @@ class Blocks:
             raise statement.unsupported("results of releases can't be read here.", node)
         query = tree.copy()
         known = _named(query, env.open_names())
+        if any(draws(name.cte.this) for name in known):
+            raise statement.unsupported(
+                "a CTE that draws at random is drawn anew for each block over protected rows that "
+                "reads it.",
+                node,
+                hint="a column of a public table in the place of the draw",
+            )
         if known:
             recursive = any(name.recursive for name in known)
             query = exp.Select(expressions=[exp.Star()], from_=exp.From(
@@ -221,9 +228,11 @@ class Blocks:
         label = f"s{len(statement.stages)}"
         read = tuple(sorted({t.name for t in query.find_all(exp.Table) if t.db == RELEASED}))
         unique = telling(statement, env, tree, [c.type for c in columns])
-        statement.stages.append(Stage(label, sql, tables, tuple(columns), single, read, unique))
+        most = most_rows(env, tree)
+        made = Stage(label, sql, tables, tuple(columns), single, read, unique, most)
+        statement.stages.append(made)
         told = tuple(columns[i] for i in unique)
-        scan = StageScan(label, tuple(columns), single, told, public=not read)
+        scan = StageScan(label, tuple(columns), single, told, not read, most)
         return PrivateRows(scan, tuple(Named(c.name, c) for c in columns), protected=False)
 
     def _set_operation(self, node: exp.SetOperation, env: Environment) -> Bound:

@@ -101,13 +101,19 @@ def unmatched(statement: Statement, node: exp.Expr, rows: Rows, what: str) -> Ex
     )
 
 
+def outer_numbers(around: Scope | None) -> set[int]:
+    """Return the numbers of the columns of a block and of those around it."""
+    found = set[int]()
+    while around is not None:
+        found |= {n.column.number for s in around.sources for n in s.columns}
+        found |= {c.number for c in around.merged.values()}
+        around = around.outer
+    return found
+
+
 def require_own(scope: Scope, node: exp.Expr, parts: Sequence[Expression]) -> None:
     """Raise UnsupportedSQLError where a window, an aggregate or an order reads an outer row."""
-    outer, around = set[int](), scope.outer
-    while around is not None:
-        outer |= {n.column.number for s in around.sources for n in s.columns}
-        outer |= {c.number for c in around.merged.values()}
-        around = around.outer
+    outer = outer_numbers(scope.outer)
     if any(c.number in outer for part in parts for c in columns_of(part)):
         raise scope.statement.unsupported(
             "a column of the block around a subquery can be compared in its WHERE only.", node

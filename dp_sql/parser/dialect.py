@@ -323,8 +323,11 @@ class Reading(DuckDB):
     """DuckDB's dialect, where the parser library would give a text another meaning, and more words.
 
     A JSON path stays as it is written: 'a.b', the name of one key, isn't '$.a.b'. Names may stand in
-    backticks.
+    backticks. A place in a list stays as it is written, from 1: the library would count from 0 where it
+    takes what stands before the bracket for a list, and that may be another once it is released.
     """
+
+    INDEX_OFFSET = 0
 
     class Tokenizer(DuckDB.Tokenizer):
         """DuckDB's words."""

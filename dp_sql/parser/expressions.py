@@ -15,7 +15,7 @@ from dp_sql.parser.row_values import row_meaning
 from dp_sql.parser.scope import Scope
 from dp_sql.parser.text import nearest
 from dp_sql.plan import functions
-from dp_sql.plan.expression import Expression, Literal, Ref
+from dp_sql.plan.expression import Cast, Expression, Literal, Ref
 from dp_sql.plan.rows import Rows
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
@@ -35,6 +35,7 @@ _INSTEAD: Mapping[type[exp.Expr], str] = {
     exp.CurrentTimestamp: "write the time: TIMESTAMP '2024-01-31 12:00:00'",
     exp.Localtimestamp: "write the time: TIMESTAMP '2024-01-31 12:00:00'",
     exp.Bracket: "substring(x, 1, 1) of a text, list_extract([1, 2, 3], x) of a list",
+    exp.Explode: "SELECT owner, a AS x FROM t UNION ALL SELECT owner, b FROM t",
     exp.RegexpILike: "regexp_matches(x, 'pattern', 'i')",
     exp.Lambda: "put x -> 'key' in parentheses",
 }
@@ -60,19 +61,40 @@ Hook = Callable[[exp.Expr], Expression | None]
 
 
 def merged_owners(scope: Scope, rows: Rows) -> Hook:
-    """Return what COALESCE of the owners of joined rows means: the owner's column."""
+    """Return what COALESCE or CASE over the owners of joined rows means: the owner's column."""
 
     def meaning(node: exp.Expr) -> Expression | None:
-        if not isinstance(node, exp.Coalesce):
+        if not isinstance(node, exp.Coalesce | exp.Case | exp.If) or not _picks(node):
             return None
-        columns = [node.this, *node.expressions]
-        if not all(isinstance(c, exp.Column) and scope.find(c) is not None for c in columns):
+        if any(scope.find(column) is None for column in node.find_all(exp.Column)):
             return None
         bound = Expressions(scope).bind(node)
         found = with_owner(rows, bound)
-        return None if found is bound else found
+        return None if found is bound or not isinstance(found, Ref | Cast) else found
 
     return meaning
+
+
+def _picks(node: exp.Expr | None) -> bool:
+    """Return whether an expression gives one of some columns, by their NULLs alone."""
+    match node:
+        case exp.Column():
+            return True
+        case exp.Paren() | exp.Cast():
+            return _picks(node.this)
+        case exp.Coalesce():
+            return all(_picks(part) for part in (node.this, *node.expressions))
+        case exp.Case(this=None):
+            default = node.args.get("default")
+            return all(_picks(branch) for branch in node.args["ifs"]) and _picks(default)
+        case exp.If():
+            test = node.this.unnest()
+            test = test.this.unnest() if isinstance(test, exp.Not) else test
+            null = isinstance(test, exp.Is) and isinstance(test.expression, exp.Null)
+            other = node.args.get("false")
+            return null and _picks(node.args["true"]) and (other is None or _picks(other))
+        case _:
+            return False
 
 
 class Expressions:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import QueryError
+from dp_sql.parser.correlated import outer_columns, outer_numbers
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.joins import Step, Way, split
 from dp_sql.parser.joins import join as joined_rows
@@ -29,6 +30,7 @@ from dp_sql.parser.scope import (
     Statement,
 )
 from dp_sql.parser.text import nearest
+from dp_sql.parser.using import kept_sources, merge, named_column
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
 from dp_sql.schema import sqltype
@@ -162,7 +164,13 @@ class FromClause:
             tree = self._blocks.open_table(node, self._env) if spec.public else None
             return Item(node, join, alias, rows, tree)
         if isinstance(node, exp.Subquery):
-            bound = self._blocks.query(node, self._env.inside(None))
+            outer = self._env.outer
+            deep = (
+                outer is not None
+                and self._blocks.reads_protected(node, self._env)
+                and bool(outer_columns(node, self._env, outer))
+            )
+            bound = self._blocks.query(node, self._env if deep else self._env.inside(None))
             if isinstance(bound, OpenBlock):
                 kept = {k: v for k, v in node.args.items() if k == "alias"}
                 return Item(node, join, alias, None, exp.Subquery(this=bound.tree, **kept))
@@ -226,26 +234,45 @@ class FromClause:
                 )
         if item.join is None:
             joined.sources.extend(own)
-            joined.steps.append(Step(rows, Way.INNER, (), item.node, item.alias))
+            outside = tuple(rows.correlated)
+            joined.steps.append(Step(rows, Way.INNER, (), item.node, item.alias, outside=outside))
             return
         left = Scope(self._statement, tuple(joined.sources), joined.merged)
-        right = Scope(self._statement, tuple(own))
+        right = Scope(self._statement, tuple(own), {} if inner is None else inner.merged)
         way = self._way(item, item.join)
         shared = self._shared(item, item.join, left, rows)
-        joined.sources.extend(own)
+        joined.sources.extend(
+            kept_sources(self._statement, item.node, left, right, shared, joined.merged)
+        )
         scope = self._scope(joined)
         condition = self._condition(item, item.join, left, right, shared, scope)
-        condition += rows.correlated
-        kept = self._merge(way, left, right, shared, joined.merged)
+        outside = self._outside(item, way, rows.correlated)
+        condition += [part for part in rows.correlated if part not in outside]
+        kept = merge(self._statement, way, left, right, shared, joined.merged)
         if inner is not None and way is Way.INNER and _is_inner(inner.steps):
             *most, last = inner.steps  # inner joins alone: in any order
-            more = replace(last, condition=(*last.condition, *condition))
+            more = replace(
+                last, condition=(*last.condition, *condition), outside=(*last.outside, *outside)
+            )
             joined.steps.extend([*most, more])
         else:
             name = own[0].alias
-            joined.steps.append(Step(rows, way, tuple(condition), item.node, name, kept))
+            step = Step(rows, way, tuple(condition), item.node, name, kept, outside=outside)
+            joined.steps.append(step)
         if way in (Way.SEMI, Way.ANTI):
             del joined.sources[-len(own) :]
+
+    def _outside(self, item: Item, way: Way, parts: Sequence[Expression]) -> tuple[Expression, ...]:
+        """Return the conditions of an item that read the block around the subquery that it is in."""
+        outer = outer_numbers(self._env.outer)
+        found = tuple(p for p in parts if any(c.number in outer for c in columns_of(p)))
+        if found and way is not Way.INNER:
+            raise self._statement.unsupported(
+                "a subquery of FROM can read the block around it where it is joined by an inner join.",
+                item.node,
+                hint="compare its columns in the WHERE of the block that it is in",
+            )
+        return found
 
     def _compute(self, item: Item, join: exp.Join, select: exp.Select, joined: _Joined) -> None:
         """Take the columns that a LATERAL makes of each row before it, one row for one.
@@ -263,11 +290,9 @@ class FromClause:
         if select.args.get("from_") is None:
             made, tests = expressions_of(self._statement, item.node, select, before)
         else:
-            made, step = aggregates_of(
-                self._statement, self._blocks, self._env.inside(before), item.node, select
-            )
+            env, place = self._env.inside(before), (item.node, tuple(joined.steps))
+            made, step, tests = aggregates_of(self._statement, self._blocks, env, select, place)
             joined.steps.append(step)
-            tests = []
         columns = [self._statement.column(name, value.type) for name, value in made]
         named = tuple(Named(n, c) for (n, _), c in zip(made, columns, strict=True))
         names = [i.name for i in _alias_columns(item.node)]
@@ -300,14 +325,10 @@ class FromClause:
         """Return the rows of a join in parentheses."""
         named = tuple(n for source in inner.sources for n in source.columns)
         protected = any(step.rows.protected for step in inner.steps)
-        if inner.merged:
-            raise self._statement.unsupported(
-                "USING and NATURAL aren't answered in a join in parentheses.",
-                item.node,
-                hint="ON a.x = b.x",
-            )
         if _is_inner(inner.steps) and item.join and self._way(item, item.join) is Way.INNER:
             return PrivateRows(inner.steps[0].rows.relation, named, protected)  # joined one by one
+        for step in inner.steps:
+            self._outside(item, Way.LEFT, step.outside)
         found = joined_rows(self._statement, inner.steps, [])
         if found.padded:
             raise self._statement.not_private(
@@ -322,6 +343,13 @@ class FromClause:
         if item.rows is not None:
             return item.rows
         names = [i.name for i in _alias_columns(item.node)]
+        read = item.node.find(exp.Column) if isinstance(item.node, exp.Unnest) else None
+        if read is not None and before.finds(read):
+            raise self._statement.unsupported(
+                "UNNEST of columns isn't answered over protected rows.",
+                read,
+                hint="SELECT owner, a AS x FROM t UNION ALL SELECT owner, b FROM t",
+            )
         if isinstance(item.node, exp.Lateral):
             bound = self._blocks.query(item.node.this, self._env.inside(before), rows=True)
             if isinstance(bound, PrivateRows):
@@ -366,7 +394,8 @@ class FromClause:
         if str(join.method or "").upper() != "NATURAL":
             return []
         before = {ascii_lower(n.name) for n in left.named()}
-        common = [ascii_lower(n.name) for n in rows.columns if ascii_lower(n.name) in before]
+        names = dict.fromkeys(ascii_lower(n.name) for n in rows.columns)
+        common = [name for name in names if name in before]
         if not common:
             raise self._statement.wrong("NATURAL JOIN finds no column in common.", item.node)
         return common
@@ -383,7 +412,7 @@ class FromClause:
         if shared:
             parts = []
             for name in shared:
-                a, b = left.find(_named(name)), right.find(_named(name))
+                a, b = left.find(named_column(name)), right.find(named_column(name))
                 if a is None or b is None:
                     raise self._statement.wrong(
                         f"USING needs a column {name!r} on both sides.", item.node
@@ -394,20 +423,6 @@ class FromClause:
         if on is None:
             return []
         return split([Expressions(scope).bind_condition(on)])
-
-    def _merge(
-        self, way: Way, left: Scope, right: Scope, shared: list[str], merged: dict[str, Column]
-    ) -> tuple[tuple[Column, Column, Column], ...]:
-        """Note which column a shared name means from here on; return what a full join has to make."""
-        made = []
-        for name in shared:
-            a, b = left.find(_named(name)), right.find(_named(name))
-            assert a is not None and b is not None  # noqa: S101, PT018  the condition found them
-            merged[name] = b if way is Way.RIGHT else a
-            if way is Way.FULL:
-                merged[name] = self._statement.column(a.name, a.type)
-                made.append((merged[name], a, b))
-        return tuple(made)
 
     def _equal(self, a: Expression, b: Expression, node: exp.Expr) -> Expression:
         try:
@@ -446,10 +461,6 @@ def _comma_groups(items: Sequence[Item]) -> list[Item]:
         else:
             result += [first, *rest]
     return result
-
-
-def _named(name: str) -> exp.Column:
-    return exp.column(name, quoted=True)
 
 
 def _as_query(tree: exp.Expr) -> exp.Expr:

@@ -233,15 +233,15 @@ def _given(node: exp.Expr, keys: tuple[str, ...]) -> tuple[exp.Expr, ...]:
 
 
 def _place(node: exp.Bracket) -> exp.Expr | None:
-    """Return the place in [...][place] as it is written: the parser library counts numbers from 0."""
+    """Return the place in [...][place] where it is a constant or a column."""
     if len(node.expressions) != 1:
         return None
     match node.expressions[0]:
-        case exp.Literal(is_int=True) as number:
-            return exp.Literal.number(int(number.name) + 1)
-        case exp.Neg(this=exp.Literal(is_int=True) as number):
-            return exp.Neg(this=exp.Literal.number(int(number.name) - 1))
-        case exp.Column() as column:
-            return column
+        case (
+            exp.Literal(is_int=True)
+            | exp.Neg(this=exp.Literal(is_int=True))
+            | exp.Column() as place
+        ):
+            return place
         case _:
             return None

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dp_sql.errors import ParameterError
 from dp_sql.parser.aggregates import INTERVAL_ENDS, is_interval
+from dp_sql.parser.dialect import Reading
 from dp_sql.parser.options import number_text
 from dp_sql.parser.planar_calls import is_planar
 from dp_sql.parser.render import render
@@ -93,7 +94,7 @@ def written(item: exp.Expr) -> str | None:
     """Return what an item of a select list is called if it is such a call without a name, else None."""
     if not is_interval(item):
         return None
-    return item.sql(dialect="duckdb", normalize_functions=False)
+    return item.sql(dialect=Reading, normalize_functions=False)
 
 
 def _item(tree: exp.Expr) -> str:

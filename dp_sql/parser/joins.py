@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from dp_sql.dataclass import dataclass
 from dp_sql.parser import examples
+from dp_sql.parser.each_row import EachRow
 from dp_sql.parser.links import conjunction, resolved, shared_owner
 from dp_sql.parser.scope import PrivateRows, Statement
 from dp_sql.plan import functions
@@ -58,6 +59,7 @@ class Way(StrEnum):
     ASOF = "ASOF"
     ASOF_LEFT = "ASOF LEFT"
     COMPUTED = "LATERAL"
+    EACH = "LATERAL aggregate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,9 @@ class Step:
     """One item of FROM: its rows, how they are joined, and the conjuncts of its condition.
 
     merged: for a full join with USING, the columns that become one: (new, left's, right's).
-    computed: the columns that a LATERAL without FROM makes of the row before it.
+    computed: the columns that a LATERAL without FROM makes of the row before it. each: what a LATERAL
+    of aggregates counts and adds up for each row before it. outside: conditions on its rows that read
+    the block around the subquery that it is in.
     """
 
     rows: PrivateRows
@@ -75,6 +79,8 @@ class Step:
     alias: str
     merged: tuple[tuple[Column, Column, Column], ...] = ()
     computed: tuple[tuple[Column, Expression], ...] = ()
+    each: EachRow | None = None
+    outside: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +265,8 @@ class _Joiner:
 
     def _outer(self, rows: Rows, step: Step) -> Rows:
         way, item = step.way, step.rows.relation
+        if way is Way.EACH and step.each is not None:
+            return step.each.joined(resolved(self._statement, rows))
         if way is Way.COMPUTED:
             return self._computed(rows, step)
         if way in (Way.SEMI, Way.ANTI):

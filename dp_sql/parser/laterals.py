@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.correlated import pair, reads_outer
+from dp_sql.parser.each_row import EachRow, require_few
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.joins import Step, Way
 from dp_sql.parser.person import PersonGroups
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from dp_sql.parser.blocks import Blocks
 
 Made = list[tuple[str, Expression]]  # the columns that a subquery gives: (name, value)
-_PARTS = {"expressions", "from_", "joins", "where"}
+_PARTS = {"expressions", "from_", "joins", "where", "having"}
 
 
 def lateral_of(node: exp.Expr, env: Environment, before: Scope) -> exp.Select | None:
@@ -63,30 +65,41 @@ def expressions_of(
 
 
 def aggregates_of(
-    statement: Statement, blocks: Blocks, env: Environment, node: exp.Expr, select: exp.Select
-) -> tuple[Made, Step]:
-    """Return aggregates over the rows that belong to each row before them, and the join they need.
+    statement: Statement,
+    blocks: Blocks,
+    env: Environment,
+    select: exp.Select,
+    item: tuple[exp.Expr, Sequence[Step]],
+) -> tuple[Made, Step, list[Expression]]:
+    """Return aggregates over the rows that belong to each row before them, how they are joined, and tests.
 
     The rows are grouped by what the subquery compares with the row before it, and joined to it on
-    that; a row without a group has the aggregates of no rows.
-
-    Raises QueryError where a condition that reads the row before is no equality.
+    that; a row without a group has the aggregates of no rows. item: the LATERAL, and what stands
+    before it. The tests are those of HAVING.
     """
+    node, before = item
     relation, scope, correlated = blocks.rows_of(select, env)
     pairs = [pair(part, relation) for part in correlated]
     equal = [found for found in pairs if found is not None]
     if len(equal) < len(pairs) or not equal:
-        raise statement.unsupported(
-            "aggregates in LATERAL are over rows that equal the row before it in something.",
-            node,
-            hint="WHERE inner.column = outer.column",
-        )
-    owner = owner_of(relation)
-    keys = [inner for inner, _ in equal]
-    by = keys if owner is None else [*keys, Ref(owner)]
-    groups = PersonGroups(statement, scope, relation, by, padded=True)
+        around = [step.rows.relation for step in before]
+        require_few(statement, node, 1 + sum(step.way is Way.EACH for step in before))
+        each = EachRow(statement, node, (relation, scope, correlated), around)
+        groups = each.groups
+        step = Step(before[0].rows, Way.EACH, (), node, node.alias, each=each)
+    else:
+        owner = owner_of(relation)
+        keys = [inner for inner, _ in equal]
+        by = keys if owner is None else [*keys, Ref(owner)]
+        groups = PersonGroups(statement, scope, relation, by, padded=True)
     binder = Expressions(scope, {}, (groups.meaning,))
     made = [named for part in select.expressions for named in listed(part, scope, binder)]
-    matched = [functions.call("=", (Ref(groups.column_of(inner)), outer)) for inner, outer in equal]
-    rows = PrivateRows(groups.relation(), (), is_protected(relation))
-    return made, Step(rows, Way.LEFT, tuple(matched), node, node.alias)
+    having = select.args.get("having")
+    tests = [] if having is None else [binder.bind_condition(having.this)]
+    if len(equal) == len(pairs) and equal:
+        matched = tuple(
+            functions.call("=", (Ref(groups.column_of(inner)), outer)) for inner, outer in equal
+        )
+        rows = PrivateRows(groups.relation(), (), is_protected(relation))
+        step = Step(rows, Way.LEFT, matched, node, node.alias)
+    return made, step, tests

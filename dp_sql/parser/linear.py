@@ -65,8 +65,8 @@ def _entry(node: exp.Bracket) -> exp.Expr | None:
         return None
     place = places[0].name if isinstance(places[0], exp.Literal) else ""
     entries = node.this.expressions
-    known = place.isdigit() and int(place) < len(entries)
-    return entries[int(place)] if known else None  # the parser library counts from 0
+    known = place.isdigit() and 1 <= int(place) <= len(entries)
+    return entries[int(place) - 1] if known else None
 
 
 def _scaled(weights: _Weights | None, factor: Fraction | None) -> _Weights | None:

@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from dp_sql.dataclass import dataclass
 from dp_sql.parser.dialect import unnamed
+from dp_sql.parser.list_calls import LENGTHS, takes
 from dp_sql.schema.catalog import Catalog, ascii_lower
 
-LENGTHS = (exp.Length, exp.ArraySize)
 ELEMENT_CALLS = frozenset({"list_extract", "list_element", "array_extract"})
 """What else t[2] is written as."""
 
@@ -203,13 +203,16 @@ def _columns(block: exp.Select, name: str) -> list[exp.Column]:
 
 
 def _taken(use: exp.Column, block: exp.Select) -> exp.Expr | None:
-    """Return the expression that takes a length or an element of a list, None for any other use.
+    """Return the expression that takes a value of a list, None for any other use.
 
     A use inside of a subquery of the block is another one: the name may be the subquery's own.
     """
     if use.find_ancestor(exp.Select) is not block:
         return None
     outer = use.parent
+    taken = takes(outer, use)
+    if taken is not None:
+        return taken
     if isinstance(outer, exp.Anonymous) and outer.name.lower() in ELEMENT_CALLS:
         return outer if outer.expressions[0] is use else None
     if isinstance(outer, exp.ArraySort) and outer.this is use:

@@ -22,6 +22,7 @@ _DENIED = frozenset(
     "current_version current_user session_user current_catalog current_role "
     "list_resize array_resize bitstring".split()
 )
+_DRAWN = frozenset({"rand", "random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7"})
 _TABLE_FUNCTIONS = (exp.GenerateSeries, exp.Unnest, exp.Values)
 
 
@@ -56,6 +57,14 @@ def deny_open(statement: Statement, node: exp.Expr) -> None:
     check_text_size(statement, node)
     if isinstance(node, exp.DML | exp.DDL) and not isinstance(node, exp.Query):
         raise statement.unsupported("dp_sql only reads.", node)
+
+
+def draws(tree: exp.Expr) -> bool:
+    """Return whether a value of a tree is drawn at random each time that it is asked."""
+    called = (
+        f.name if isinstance(f, exp.Anonymous) else _class_name(f) for f in tree.find_all(exp.Func)
+    )
+    return any(name.lower() in _DRAWN for name in called)
 
 
 def _class_name(node: exp.Expr) -> str:

@@ -13,10 +13,12 @@ from dp_sql.errors import QueryError
 from dp_sql.parser import aggregates
 from dp_sql.parser.correlated import require_own
 from dp_sql.parser.expressions import Expressions, Hook
-from dp_sql.parser.lists import LENGTHS, bracketed
+from dp_sql.parser.list_calls import LENGTHS, aggregate_of
+from dp_sql.parser.lists import bracketed
 from dp_sql.parser.person_pairs import PAIRS, pair_value
 from dp_sql.parser.row_values import folded
 from dp_sql.parser.scope import Scope, Statement
+from dp_sql.parser.shares import averaged, largest_share
 from dp_sql.parser.text import position_of
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Cast, Column, Expression, Literal, Ref
@@ -103,6 +105,14 @@ class PersonGroups:
         collected = self._collected(node)
         if collected is not None:
             return collected
+        binder = Expressions(self._scope, {}, (self.meaning,))
+        most, mean = largest_share(node), averaged(node)
+        if most is None and mean is not None:
+            return binder.bind(mean)
+        if most is not None:
+            share = functions.call("/", (binder.bind(node.this), binder.bind(node.expression)))
+            ends = (Literal(0.0, sqltype.DOUBLE), Literal(float(most), sqltype.DOUBLE))
+            return functions.call("clamp", (share, *ends))
         call = None if isinstance(node, exp.Window) else aggregates.read(self._plain(node))
         if call is not None and call.name in PAIRS:
             return self._pair(call)
@@ -142,6 +152,9 @@ class PersonGroups:
 
         None for other nodes. A list holds its NULLs, one if it is DISTINCT; of no rows it is NULL.
         """
+        summed = aggregate_of(node)
+        if summed is not None:
+            return Expressions(self._scope, {}, (self.meaning,)).bind(summed)
         node = bracketed(node)
         inner = node.this.unnest() if isinstance(node, (exp.Bracket, *LENGTHS)) else None
         if isinstance(node, exp.Bracket) and isinstance(inner, exp.ArraySort | exp.Max | exp.Min):
@@ -479,4 +492,4 @@ def _place(node: exp.Bracket) -> int | None:
     sign = 1
     if isinstance(place, exp.Neg):
         place, sign = place.this, -1
-    return sign * int(place.name) if isinstance(place, exp.Literal) and place.is_int else None
+    return sign * int(place.name) - 1 if isinstance(place, exp.Literal) and place.is_int else None

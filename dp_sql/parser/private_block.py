@@ -10,9 +10,10 @@ from sqlglot import exp
 from dp_sql.parser import examples
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.correlated import keys_of, require_own, unmatched
+from dp_sql.parser.dialect import Reading
 from dp_sql.parser.expressions import Expressions, Hook, merged_owners
 from dp_sql.parser.group_keys import grouping, key_nodes
-from dp_sql.parser.joins import Step, join
+from dp_sql.parser.joins import Step, Way, join
 from dp_sql.parser.links import belongs_to_one, conjunction
 from dp_sql.parser.ordering import Kept, first_rows, limit_of, order_of
 from dp_sql.parser.person import PersonGroups
@@ -79,7 +80,7 @@ class PrivateBlock:
         where = self._node.args.get("where")
         early: list[Expression] = []
         late: list[Expression] = []
-        correlated: list[Expression] = []
+        correlated = self._outside(steps)
         visible = {n.column.number for s in self._scope.sources for n in s.columns}
         visible |= {c.number for c in self._scope.merged.values()}
         visible |= {n.column.number for step in steps for n in step.rows.columns}
@@ -110,6 +111,17 @@ class PrivateBlock:
             relation = Filter(relation, conjunction(near))
         owners = owners_of(relation)
         return relation, joined.padded, tuple(_as_equality(e, owners) for e in correlated)
+
+    def _outside(self, steps: list[Step]) -> list[Expression]:
+        """Return the conditions of subqueries of FROM that read the block around this one."""
+        found = [part for step in steps for part in step.outside]
+        if found and any(step.way in (Way.RIGHT, Way.FULL) for step in steps):
+            raise self._statement.unsupported(
+                "a subquery of FROM can't read the block around it beside a RIGHT or FULL JOIN.",
+                self._node,
+                hint="compare its columns in the WHERE of the block that it is in",
+            )
+        return found
 
     def bound(self, *, top: bool) -> PrivateRows | OpenBlock:
         """Return what the block is. top: it is the statement's own."""
@@ -320,7 +332,7 @@ class PrivateBlock:
 
     def _counted(self) -> str:
         """Return what counts the combinations of the select list."""
-        items = [item.unalias().sql(dialect="duckdb") for item in self._node.expressions]
+        items = [item.unalias().sql(dialect=Reading) for item in self._node.expressions]
         counted = items[0] if len(items) == 1 else f"({', '.join(items)})"
         return f"COUNT(DISTINCT {counted})"
 

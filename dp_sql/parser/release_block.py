@@ -10,6 +10,7 @@ from sqlglot import exp
 from dp_sql.errors import QueryError
 from dp_sql.parser import aggregates, examples, options, truth
 from dp_sql.parser.aggregate_calls import AggregateCalls
+from dp_sql.parser.bin_calls import shown
 from dp_sql.parser.correlated import outer_columns
 from dp_sql.parser.dialect import unnamed
 from dp_sql.parser.expressions import Expressions, merged_owners
@@ -25,7 +26,12 @@ from dp_sql.plan.release import GROUPING_SET, Key, Release
 from dp_sql.plan.rows import Rows, Scan
 from dp_sql.schema.catalog import ascii_lower
 from dp_sql.schema.sqltype import Kind
-from dp_sql.sensitivity.ownership import holds_owner, owner_or_null, owners_of
+from dp_sql.sensitivity.ownership import (
+    holds_owner,
+    holds_owner_or_null,
+    owner_or_null,
+    owners_of,
+)
 
 if TYPE_CHECKING:
     from dp_sql.parser.blocks import Blocks
@@ -62,7 +68,9 @@ class ReleaseBlock:
         self._keys: list[Key] = []
         self._written: list[tuple[exp.Expr, str]] = []  # keys as the text has them
         self._sets: list[tuple[int, ...]] = []
-        self._calls = AggregateCalls(statement, scope, self._binder, self._owners, padded)
+        self._calls = AggregateCalls(
+            statement, scope, self._binder, self._owners, padded, self._source
+        )
         self._intervals = IntervalCalls(statement)
         self._name, self._position = "", 0
 
@@ -163,7 +171,9 @@ class ReleaseBlock:
                 node,
                 hint="group by the public table's columns, or use an inner join",
             )
-        if isinstance(bound, Ref) and bound.column.number in self._nullable_owners:
+        if holds_owner_or_null(bound, self._nullable_owners | self._owners) and not holds_owner(
+            bound, self._owners
+        ):
             raise self._statement.not_private(
                 "this key is the owner or NULL: a group for each person would show everybody's data.",
                 node,
@@ -213,6 +223,9 @@ class ReleaseBlock:
         compared = None if call is None else truth.counted(call)
         if compared is not None:
             return self._open(compared)
+        bins = None if call is None else self._calls.binned(call)
+        if bins is not None:
+            return shown(bins[0], [self._released(name) for name in bins[1]])
         if call is not None:
             names, listed = self._calls.columns(call)
             columns = [self._released(name) for name in names]
@@ -226,8 +239,12 @@ class ReleaseBlock:
             return self._bare(node)
         deny_open(self._statement, node)
         if isinstance(node, exp.Window):
-            function = node.this
+            function, test = node.this, None
+            if isinstance(function, exp.Filter):
+                function, test = function.this, function.expression
             inner = type(function)(**{k: self._value(v) for k, v in function.args.items()})
+            if test is not None:
+                inner = exp.Filter(this=inner, expression=self._open(test))
             rest = {k: self._value(v) for k, v in node.args.items() if k != "this"}
             return exp.Window(this=inner, **rest)
         return type(node)(**{k: self._value(v) for k, v in node.args.items()})
@@ -272,6 +289,12 @@ class ReleaseBlock:
                     column,
                     hint="the subquery's value as a key: SELECT k, COUNT(*) FROM (SELECT (SELECT …) AS k "
                     "FROM t) GROUP BY k",
+                )
+            if self._blocks.reads_protected(whole, self._env):
+                raise self._statement.unsupported(
+                    "a subquery over protected rows can't depend on a group of this block.",
+                    column,
+                    hint=f"two CTEs, each with GROUP BY {column.name}, joined on it",
                 )
             column.replace(self._released(key))
         return self._blocks.open_expression(whole, self._env)

@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dp_sql.errors import QueryError, UnsupportedSQLError
-from dp_sql.parser.dialect import BOUNDS
+from dp_sql.parser.dialect import BOUNDS, Reading
 
 _CLOCKS: dict[type[exp.Expr], str] = {
     exp.CurrentDate: "current_date",
@@ -49,7 +49,7 @@ def render(tree: exp.Expr) -> str:
     for node in list(tree.find_all(*_CLOCKS)):
         node.replace(exp.Anonymous(this=_CLOCKS[type(node)]))
     try:
-        return tree.sql(dialect="duckdb", comments=False, copy=False)
+        return tree.sql(dialect=Reading, comments=False, copy=False)
     except (SqlglotError, ValueError, RecursionError):
         raise QueryError("the part above the aggregates can't be written down again.") from None
 

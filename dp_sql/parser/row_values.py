@@ -34,7 +34,8 @@ def row_of(node: exp.Expr) -> list[exp.Expr] | None:
 def row_meaning(statement: Statement, node: exp.Expr, bind: Bind) -> Expression | None:
     """Return what a comparison of rows, or with several values, means; None for every other node.
 
-    Two rows are the same where all their values are, NULL like NULL: DuckDB compares them as structs.
+    Two rows are the same where all their values are, NULL like NULL, and a NULL is larger than all
+    else: DuckDB compares them as structs.
     In a list of VALUES, and for ANY and ALL, a comparison with NULL is NULL.
     """
     match node:
@@ -47,7 +48,16 @@ def row_meaning(statement: Statement, node: exp.Expr, bind: Bind) -> Expression 
             same = _same(statement, node, bind, node.this, node.expression)
             return functions.call("not", (same,)) if isinstance(node, _DIFFERENT) else same
         case exp.GT() | exp.GTE() | exp.LT() | exp.LTE():
-            return _quantified(statement, node, bind)
+            quantified = _quantified(statement, node, bind)
+            if quantified is not None:
+                return quantified
+            if row_of(node.this) is None and row_of(node.expression) is None:
+                return None
+            flipped = isinstance(node, exp.GT | exp.LTE)
+            sides = (node.this, node.expression)
+            before = _before(statement, node, bind, *(sides[::-1] if flipped else sides))
+            negated = isinstance(node, exp.GTE | exp.LTE)
+            return functions.call("not", (before,)) if negated else before
         case exp.In() if node.expressions:
             return _listed(statement, node, bind)
         case _:
@@ -64,6 +74,25 @@ def _same(
         raise statement.wrong("a row is compared with a row of as many values.", node)
     parts = [_same(statement, node, bind, a, b) for a, b in zip(first, second, strict=True)]
     return folded("and", parts)
+
+
+def _before(
+    statement: Statement, node: exp.Expr, bind: Bind, left: exp.Expr, right: exp.Expr
+) -> Expression:
+    """Return whether a row stands before another: by the first values that differ, NULL the last."""
+    first, second = row_of(left), row_of(right)
+    if first is None and second is None:
+        value, other = bind(left), bind(right)
+        known = _call(statement, node, "is_not_null", value)
+        return functions.call("coalesce", (_call(statement, node, "<", value, other), known))
+    if first is None or second is None or len(first) != len(second) or not first:
+        raise statement.wrong("a row is compared with a row of as many values.", node)
+    *others, (x, y) = zip(first, second, strict=True)
+    result = _before(statement, node, bind, x, y)
+    for a, b in reversed(others):
+        later = functions.call("and", (_same(statement, node, bind, a, b), result))
+        result = functions.call("or", (_before(statement, node, bind, a, b), later))
+    return result
 
 
 def _listed(statement: Statement, node: exp.In, bind: Bind) -> Expression | None:

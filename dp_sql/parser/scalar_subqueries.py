@@ -17,6 +17,7 @@ from dp_sql.parser.correlated import (
     require_own,
     unmatched,
 )
+from dp_sql.parser.each_row import EachRow, require_few
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.links import belongs_to_one, conjunction, is_unique, scan_of, shared_owner
 from dp_sql.parser.ordering import Kept, first_rows, limit_of, order_of
@@ -60,6 +61,7 @@ class ScalarSubqueries:
         self._scope = scope
         self._around = around
         self._add = add
+        self._each_rows = 0
 
     def value(self, node: exp.Expr) -> Expression:
         """Return the column that a subquery becomes; the outer rows get it by a step."""
@@ -107,6 +109,9 @@ class ScalarSubqueries:
         item = query.expressions[0].unalias()
         env = self._env.inside(self._scope)
         relation, scope, correlated = self._blocks.rows_of(query, env)
+        apart = any(pair(part, relation) is None for part in correlated)
+        if apart and has_aggregate(item) and not query.args.get("limit"):
+            return self._each(query, (relation, scope, correlated), item)
         pairs = [self._pair(part, relation, query) for part in correlated]
         keys = [inner for inner, _ in pairs]
         aggregated = has_aggregate(item)
@@ -147,6 +152,16 @@ class ScalarSubqueries:
 
         self._add(step)
         return value
+
+    def _each(
+        self, query: exp.Select, inner: tuple[Rows, Scope, Sequence[Expression]], item: exp.Expr
+    ) -> Expression:
+        """Return an aggregate over rows that more than equalities say are seen by an outer row."""
+        self._each_rows += 1
+        require_few(self._statement, query, self._each_rows)
+        each = EachRow(self._statement, query, inner, self._around)
+        self._add(each.joined)
+        return Expressions(inner[1], {}, (each.groups.meaning,)).bind(item)
 
     def _first(
         self,

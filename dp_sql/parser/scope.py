@@ -142,10 +142,14 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One item of a FROM clause that holds rows: its alias and its visible columns."""
+    """One item of a FROM clause that holds rows: its alias and its visible columns.
+
+    hidden: the numbers of those that * doesn't show.
+    """
 
     alias: str
     columns: tuple[Named, ...]
+    hidden: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +247,7 @@ class Scope:
     def named(self) -> tuple[Named, ...]:
         """Return what * stands for, in order; a merged column once."""
         seen: set[int] = set()
-        hidden = {
+        hidden = {number for s in self.sources for number in s.hidden} | {
             n.column.number
             for s in self.sources
             for n in s.columns

@@ -55,7 +55,11 @@ def set_rows(
             f"one side has {len(left.columns)} columns, the other {len(right.columns)}.", node
         )
     if left.correlated or right.correlated:
-        raise statement.unsupported("a set operation can't read the block around a subquery.", node)
+        raise statement.unsupported(
+            "this set operation can't read the block around a subquery.",
+            node,
+            hint="one condition for each side: EXISTS (…) AND EXISTS (…), or x IN (…) AND NOT x IN (…)",
+        )
     sides = _aligned(statement, node, left, right, kind)
     columns = tuple(
         statement.column(n.name, c.type)

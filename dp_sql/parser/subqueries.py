@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dp_sql.parser.correlated import mixing, require_near
+from dp_sql.parser.correlated import mixing, outer_columns, require_near
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.links import conjunction, shared_owner
 from dp_sql.parser.row_values import OPPOSITE, SIGNS, row_of
@@ -75,6 +75,19 @@ class Subqueries:
             case _:
                 return None
 
+    def _sides(self, query: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+        """Return both sides of a UNION that reads the outer row; None for every other subquery.
+
+        Whether a row is among a union's is whether it is among one side's.
+        """
+        union = query.unnest() if isinstance(query, exp.Subquery) else query
+        plain = isinstance(union, exp.Union) and not any(
+            v for k, v in union.args.items() if k not in ("this", "expression", "distinct")
+        )
+        if not plain or not outer_columns(union, self._env, self._scope):
+            return None
+        return union.this, union.expression
+
     def _binder(self) -> Expressions:
         return Expressions(self._scope, {}, (self.meaning,))
 
@@ -135,6 +148,9 @@ class Subqueries:
 
     def _any(self, node: exp.Expr, sign: str, operand: exp.Expr, query: exp.Expr) -> Expression:
         """Return whether an operand, or a row of them, compares so with some row of a subquery."""
+        sides = self._sides(query)
+        if sides is not None:
+            return functions.call("or", tuple(self._any(node, sign, operand, s) for s in sides))
         written = row_of(operand)
         if written is not None and sign != "=":
             raise self._statement.unsupported(
@@ -198,6 +214,10 @@ class Subqueries:
 
     def _exists(self, node: exp.Exists) -> Expression:
         query = node.this
+        sides = self._sides(query)
+        if sides is not None:
+            found = (self._exists(exp.Exists(this=side.copy())) for side in sides)
+            return functions.call("or", tuple(found))
         inner = query.unnest() if isinstance(query, exp.Subquery) else query
         if isinstance(inner, exp.Select) and inner.args.get("limit") is not None:
             count = inner.args["limit"].expression

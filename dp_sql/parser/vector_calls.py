@@ -10,6 +10,7 @@ from sqlglot import exp
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import ParameterError, QueryError
 from dp_sql.parser import aggregates
+from dp_sql.parser.dialect import Reading
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.options import number_text
 from dp_sql.parser.scope import Statement
@@ -86,7 +87,7 @@ def _example(parts: list[exp.Expr]) -> str:
         first.expressions if isinstance(first, exp.Array) else [] if first is None else [first]
     )
     plain = not any(e.find(exp.Distinct, exp.Order, exp.Array) for e in entries)
-    listed = ", ".join(e.sql(dialect="duckdb") for e in entries) if plain and entries else "x, y"
+    listed = ", ".join(e.sql(dialect=Reading) for e in entries) if plain and entries else "x, y"
     return f"{NAME}([{listed}], 1)"
 
 

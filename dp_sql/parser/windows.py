@@ -20,7 +20,7 @@ from dp_sql.plan.row_aggregates import typed
 from dp_sql.plan.rows import Order, RowAggregateKind, Rows, WindowFunction, WindowRows
 from dp_sql.plan.signature import TypeProblem
 from dp_sql.schema.catalog import ascii_lower
-from dp_sql.schema.sqltype import BIGINT, DOUBLE, SqlType
+from dp_sql.schema.sqltype import BIGINT, DOUBLE, NULL, SqlType
 from dp_sql.sensitivity.ownership import holds_owner, owner_of, owners_of
 
 _PLAIN: Mapping[type[exp.Expr], tuple[str, SqlType]] = {
@@ -50,7 +50,13 @@ _AGGREGATES: Mapping[type[exp.Expr], tuple[str, RowAggregateKind]] = {
     exp.StddevPop: ("stddev_pop", RowAggregateKind.STDDEV_POP),
     exp.LogicalAnd: ("bool_and", RowAggregateKind.BOOL_AND),
     exp.LogicalOr: ("bool_or", RowAggregateKind.BOOL_OR),
+    exp.CountIf: ("sum", RowAggregateKind.SUM),  # of a condition
+    exp.Median: ("median", RowAggregateKind.MEDIAN),
+    exp.PercentileCont: ("quantile_cont", RowAggregateKind.QUANTILE_CONT),
+    exp.PercentileDisc: ("quantile_disc", RowAggregateKind.QUANTILE_DISC),
+    exp.Quantile: ("quantile_disc", RowAggregateKind.QUANTILE_DISC),
 }
+_PLACES = (exp.PercentileCont, exp.PercentileDisc, exp.Quantile)
 _ONE_BY_ONE = (
     "row_number",
     "ntile",
@@ -62,7 +68,8 @@ _ONE_BY_ONE = (
 )  # fmt: skip  functions that tell peers apart
 _ALLOWED = (
     "ROW_NUMBER, RANK, DENSE_RANK, PERCENT_RANK, CUME_DIST, NTILE, LAG, LEAD, FIRST_VALUE, "
-    "LAST_VALUE, NTH_VALUE, COUNT, SUM, AVG, MIN, MAX, VAR_*, STDDEV_*"
+    "LAST_VALUE, NTH_VALUE, COUNT, SUM, AVG, MIN, MAX, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, VAR_*, "
+    "STDDEV_*"
 )
 
 
@@ -200,21 +207,54 @@ class Windows:
             return "ntile", (self._constant(node.this, least=1),), BIGINT
         if kind in _VALUES:
             return self._value(_VALUES[kind], node)
-        if kind in _AGGREGATES:
-            name, aggregate = _AGGREGATES[kind]
-            argument = node.this
-            if any(v for k, v in node.args.items() if k not in ("this", "big_int")) or isinstance(
-                argument, exp.Distinct
-            ):
-                raise self._statement.unsupported(f"this form of {name} isn't answered.", node)
-            if name == "count" and (argument is None or isinstance(argument, exp.Star)):
-                return name, (), BIGINT
-            bound, type_ = typed(aggregate, self._binder.bind(argument))
-            assert bound is not None  # noqa: S101  it has an argument
-            return name, (bound,), type_
+        filtered = isinstance(node, exp.Filter)
+        inner = node.this if filtered else node
+        if type(inner) in _AGGREGATES:
+            test = node.expression if filtered else None
+            return self._aggregate(inner, test.this if isinstance(test, exp.Where) else test)
         raise self._statement.unsupported(
             "this window function isn't answered over one person's rows.", node, hint=_ALLOWED
         )
+
+    def _aggregate(
+        self, node: exp.Expr, condition: exp.Expr | None
+    ) -> tuple[str, tuple[Expression, ...], SqlType]:
+        """Return an aggregate over a window, NULL in place of its argument where FILTER isn't true."""
+        name, kind = _AGGREGATES[type(node)]
+        argument, places = node.this, ("quantile", "expression")
+        rest = {k: v for k, v in node.args.items() if v and k not in ("this", "big_int")}
+        place = next((rest.pop(k) for k in places if k in rest and type(node) in _PLACES), None)
+        apart = isinstance(argument, exp.Distinct)
+        if apart and kind is RowAggregateKind.COUNT and len(argument.expressions) == 1:
+            name, kind, argument = (
+                "count_distinct",
+                RowAggregateKind.COUNT_DISTINCT,
+                argument.expressions[0],
+            )
+        elif apart or rest or (type(node) in _PLACES and place is None):
+            raise self._statement.unsupported(f"this form of {name} isn't answered.", node)
+        if name == "count" and (argument is None or isinstance(argument, exp.Star)):
+            if condition is None:
+                return name, (), BIGINT
+            value: Expression = Literal(1, BIGINT)
+        elif isinstance(node, exp.CountIf):
+            value = self._binder.bind_condition(argument)
+        else:
+            value = self._binder.bind(argument)
+        if condition is not None:
+            passes = self._binder.bind_condition(condition)
+            value = functions.case(((passes, value),), Literal(None, NULL))
+        bound, type_ = typed(kind, value)
+        assert bound is not None  # noqa: S101  it has an argument
+        return name, (bound,) if place is None else (bound, self._fraction(place)), type_
+
+    def _fraction(self, node: exp.Expr) -> Literal:
+        """Return the place of a quantile."""
+        if not isinstance(node, exp.Literal) or node.is_string or not 0 <= float(node.name) <= 1:
+            raise self._statement.unsupported(
+                "the place of a quantile is a constant from 0 to 1.", node
+            )
+        return Literal(float(node.name), DOUBLE)
 
     def _value(self, name: str, node: exp.Expr) -> tuple[str, tuple[Expression, ...], SqlType]:
         for key, value in node.args.items():

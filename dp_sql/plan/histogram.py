@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from dp_sql.dataclass import dataclass
@@ -39,8 +40,16 @@ class Popular:
     of: int
 
 
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """How much weight a place has, from 0, where all `of` of them are asked."""
+
+    place: int
+    of: int
+
+
 Rank = Quantile | Extreme
-Choice = Rank | Popular
+Choice = Rank | Popular | Bin
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,7 @@ class Histogram:
         is chosen by itself.
     share: of the release's epsilon, for all choices together.
     dates: values are days since 1970-01-01. values: what the places stand for, if not for numbers.
+    ratios: the ends of the values where steps have one ratio: the measure's numbers are logarithms.
     """
 
     relation: Relation
@@ -67,6 +77,7 @@ class Histogram:
     share: Fraction
     dates: bool = False
     values: tuple[object, ...] = ()
+    ratios: tuple[Fraction, Fraction] | None = None
 
     @property
     def runs(self) -> int:
@@ -75,13 +86,37 @@ class Histogram:
 
     def value(self, candidate: int) -> Fraction:
         """Return the value of a candidate."""
-        step = (self.measure.high - self.measure.low) / self.measure.cells
-        return self.measure.low + step * candidate / self.fine
+        found = self.measure.low + self._step * candidate / self.fine
+        if self.ratios is None:
+            return found
+        low, high = self.ratios
+        if candidate in (0, self.measure.cells * self.fine):
+            return high if candidate else low
+        return min(max(Fraction(math.exp(found)), low), high)
+
+    def candidate(self, value: Fraction) -> int:
+        """Return the candidate nearest to a value, halves to even; the last or first beyond them."""
+        if self.ratios is not None:
+            low, high = self.ratios
+            value = Fraction(math.log(min(max(value, low), high)))
+        place = round((value - self.measure.low) / self._step * self.fine)
+        return min(max(place, 0), self.measure.cells * self.fine)
+
+    def between(self, low: int, high: int, share: Fraction) -> int:
+        """Return the candidate at or before a share of the way from one place's value to another's."""
+        if self.ratios is None or low == high:
+            return math.floor((low + share * (high - low)) * self.fine)
+        first, last = self.value(low), self.value(high)
+        return self.candidate(first + share * (last - first))
+
+    @property
+    def _step(self) -> Fraction:
+        return (self.measure.high - self.measure.low) / self.measure.cells
 
 
 def runs_of(choices: tuple[Choice, ...], kind: ChoiceKind, *, together: bool) -> int:
     """Return how many choices in a row one value may take part in."""
-    if kind is ChoiceKind.NOISY_MAX_LAPLACE:
+    if kind in (ChoiceKind.NOISY_MAX_LAPLACE, ChoiceKind.TREE):
         return 1
     quantiles = sum(isinstance(choice, Quantile) for choice in choices)
     popular = max((c.of for c in choices if isinstance(c, Popular)), default=0)

@@ -45,6 +45,7 @@ class AggregateKind(StrEnum):
     MAX = "MAX"
     MODE = "MODE"
     TOP_K = "TOP_K"
+    HISTOGRAM = "HISTOGRAM"
     COVAR_POP = "COVAR_POP"
     COVAR_SAMP = "COVAR_SAMP"
     CORR = "CORR"
@@ -226,7 +227,8 @@ class Stage:
     """Rows that a later release reads: computed from earlier releases and public data alone.
 
     sql: as in Residual. single: it stands for one value: of no row it makes a row of NULL. unique: the
-    positions of columns whose values together one row keeps at most; none where there are none.
+    positions of columns whose values together one row keeps at most; none where there are none. most:
+    how many rows are kept.
     """
 
     name: str
@@ -236,6 +238,7 @@ class Stage:
     single: bool
     releases: tuple[str, ...]  # the names of those that it reads
     unique: tuple[int, ...] = ()
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import isqrt
 
@@ -99,15 +99,17 @@ def _number(
     return argument, DOUBLE if kind is _Kind.AVG else result
 
 
-def aggregate_domain(aggregate: RowAggregate, columns: Mapping[int, Domain], limit: int) -> Domain:
-    """Return the interval of an aggregate over up to `limit` rows of one owner.
+def aggregate_domain(
+    aggregate: RowAggregate, columns: Mapping[int, Domain], limit: int | None
+) -> Domain:
+    """Return the interval of an aggregate over up to `limit` rows of one owner; None for any number.
 
     columns: domains of the columns below. The result is a claim about the declared data: what is
     released is clamped to it.
     """
     one = Fraction(1)
     if aggregate.kind.value.startswith("COUNT"):
-        return Domain(Fraction(0), Fraction(limit), one)
+        return Domain(Fraction(0), None if limit is None else Fraction(limit), one)
     if aggregate.argument is None:
         return UNKNOWN
     inner = domain_of(aggregate.argument, columns)
@@ -127,11 +129,20 @@ def aggregate_domain(aggregate: RowAggregate, columns: Mapping[int, Domain], lim
         case _Kind.AVG | _Kind.MEDIAN | _Kind.QUANTILE_CONT:
             return Domain(inner.low, inner.high)
         case _Kind.SUM | _Kind.SUM_DISTINCT:
-            low = None if inner.low is None else min(inner.low, Fraction(0)) * limit
-            high = None if inner.high is None else max(inner.high, Fraction(0)) * limit
-            return Domain(low, high, step_of(aggregate.column.type))
+            low = _times(min, inner.low, limit)
+            return Domain(low, _times(max, inner.high, limit), step_of(aggregate.column.type))
         case _:
             return _spread(aggregate.kind, inner)
+
+
+def _times(
+    farther: Callable[[Fraction, Fraction], Fraction], end: Fraction | None, rows: int | None
+) -> Fraction | None:
+    """Return an end of a sum of up to so many values, None where it has none."""
+    if end is None:
+        return None
+    one = farther(end, Fraction(0))
+    return one * rows if rows is not None else one if one == 0 else None
 
 
 def _together(first: Domain, second: Domain) -> Domain:
@@ -164,7 +175,7 @@ def window_domain(function: WindowFunction, columns: Mapping[int, Domain], limit
     """Return the interval of a window function over up to `limit` rows of one owner."""
     one, zero = Fraction(1), Fraction(0)
     match function.name:
-        case "row_number" | "rank" | "dense_rank" | "ntile" | "count":
+        case "row_number" | "rank" | "dense_rank" | "ntile" | "count" | "count_distinct":
             return Domain(zero, Fraction(limit), one)
         case "percent_rank" | "cume_dist":
             return Domain(zero, one)
@@ -173,7 +184,7 @@ def window_domain(function: WindowFunction, columns: Mapping[int, Domain], limit
             low = None if inner.low is None else min(inner.low, zero) * limit
             high = None if inner.high is None else max(inner.high, zero) * limit
             return Domain(low, high, step_of(function.column.type))
-        case "avg":
+        case "avg" | "median" | "quantile_cont":
             inner = domain_of(function.arguments[0], columns)
             return Domain(inner.low, inner.high)
         case name if name in _MOMENT_WINDOWS:

@@ -48,7 +48,8 @@ class StageScan:
     """The rows of an earlier stage: computed from released results and public data alone.
 
     single: it has exactly one row. unique: columns whose values together at most one row has, as the
-    engine sees to; none where it doesn't. public: it is computed from public data alone.
+    engine sees to; none where it doesn't. public: it is computed from public data alone. most: how many
+    rows it has at most, likewise; None where nothing says so.
     """
 
     name: str
@@ -56,6 +57,7 @@ class StageScan:
     single: bool
     unique: tuple[Column, ...] = ()
     public: bool = False
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ from dp_sql.plan import functions
 from dp_sql.plan.conversion import is_null
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Case, Expression, Literal, LiteralValue
-from dp_sql.plan.histogram import Choice, Extreme, Popular, Quantile, runs_of
+from dp_sql.plan.histogram import Bin, Choice, Extreme, Popular, Quantile, levels, runs_of
 from dp_sql.plan.printer import expression_text
 from dp_sql.plan.relation import MomentMeasure
 from dp_sql.plan.release import Aggregate, ChoiceReadout, Readout
+from dp_sql.plan.tree import rank_deviation
 from dp_sql.planner.measures import bounded, pinned
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ChoiceKind, Mechanisms
@@ -29,6 +30,9 @@ _LEAST_PLACES = 2**6
 _MOST_CELLS = 2**22  # of all groups of public keys together
 _MOST_VALUES = 1000  # that a heaviest one is chosen among
 _FEW = 4  # quantiles of one argument: so many are chosen one by one, which ties don't harm
+_WIDE = 1000  # times the low bound: from such high ones on steps have one ratio
+_HALVING = 1.5  # the mean error of a rank for one level of halving, in weights over epsilon
+_MEAN = math.sqrt(2 / math.pi)  # of the size of a normal law, over its deviation
 _EPOCH = date(1970, 1, 1)
 _EPOCH_TIME = datetime(1970, 1, 1)  # noqa: DTZ001  DuckDB's TIMESTAMP has no zone
 
@@ -44,6 +48,7 @@ class Wish:
     kind: ChoiceKind
     together: bool
     values: tuple[object, ...] = ()
+    ratios: tuple[Fraction, Fraction] | None = None
 
     @property
     def runs(self) -> int:
@@ -75,17 +80,16 @@ def plan_histograms(aggregates: tuple[Aggregate, ...], known: Known) -> tuple[Wi
     Raises NotPrivateError for an argument that nothing bounds, or whose values aren't public where
     the heaviest is asked; UnsupportedSQLError where no mechanism that the schema allows answers.
     """
-    asked: dict[tuple[Expression, bool, ChoiceKind], list[Aggregate]] = {}
+    asked: dict[tuple[Expression, _Planned, ChoiceKind], list[Aggregate]] = {}
     for aggregate in aggregates:
         if aggregate.choice is not None:
             if aggregate.argument is None:
                 raise InternalError("a choice from no argument")
-            popular = isinstance(aggregate.choice, Popular)
+            planned = _PLANNED.get(type(aggregate.choice), _ranked)
             kind = _kind(aggregate, aggregate.choice, known.mechanisms)
-            asked.setdefault((aggregate.argument, popular, kind), []).append(aggregate)
+            asked.setdefault((aggregate.argument, planned, kind), []).append(aggregate)
     return tuple(
-        (_popular if popular else _ranked)(argument, some, known, kind)
-        for (argument, popular, kind), some in asked.items()
+        planned(argument, some, known, kind) for (argument, planned, kind), some in asked.items()
     )
 
 
@@ -119,13 +123,23 @@ def _ranked(
     natural = step is not None and (high - low) % step == 0 and (high - low) / step <= most
     if step is not None and natural:
         places = int((high - low) / step)
+    ratios = None
+    if not natural and not kind.is_local and argument.type.is_numeric and 0 < low * _WIDE <= high:
+        ratios, number = (low, high), _logarithm(number, low, high)
+        low, high = (Fraction(math.log(end)) for end in ratios)
     measure = MomentMeasure(number, low, high, places, 1, null_component=False)
     quantiles = [choice for choice in choices if isinstance(choice, Quantile)]
     sharp = kind.is_local or _sharp(len(quantiles), places, known.epsilon)
-    together = len(quantiles) > _FEW and not sharp
+    many = len(quantiles) > _FEW and not sharp
+    by_tree = ChoiceKind.TREE in known.mechanisms.quantiles and _best_by_tree(
+        len(quantiles), places
+    )
+    if many and by_tree and not kind.is_local:
+        kind = ChoiceKind.TREE
+    together = many and kind is not ChoiceKind.TREE
     cut = natural and argument.type.kind is not Kind.DECIMAL
     fine = _fine(quantiles, places, most) if cut else 1
-    return Wish(argument, measure, fine, choices, kind, together)
+    return Wish(argument, measure, fine, choices, kind, together, ratios=ratios)
 
 
 def _popular(
@@ -176,6 +190,18 @@ def _popular(
     return Wish(argument, measure, 1, choices, kind, together=False, values=values)
 
 
+def _binned(argument: Expression, aggregates: list[Aggregate], _: Known, kind: ChoiceKind) -> Wish:
+    """Return the histogram over the places that an expression numbers from 0."""
+    choices = tuple(a.choice for a in aggregates if isinstance(a.choice, Bin))
+    last = max(1, choices[0].of - 1)
+    measure = MomentMeasure(argument, Fraction(0), Fraction(last), last, 1, null_component=False)
+    return Wish(argument, measure, 1, choices, kind, together=False)
+
+
+_Planned = Callable[[Expression, list[Aggregate], Known, ChoiceKind], Wish]
+_PLANNED: Mapping[type[Choice], _Planned] = {Popular: _popular, Bin: _binned}
+
+
 def _kind(aggregate: Aggregate, choice: Choice, mechanisms: Mechanisms) -> ChoiceKind:
     """Return the best of the mechanisms that the schema allows for a choice.
 
@@ -183,6 +209,8 @@ def _kind(aggregate: Aggregate, choice: Choice, mechanisms: Mechanisms) -> Choic
     several, Laplace noise on all weights costs what one choice does. Local sensitivity answers single
     values that one row can't carry to the end of their range.
     """
+    if isinstance(choice, Bin):
+        return _of_bins(aggregate, mechanisms)
     several = isinstance(choice, Popular) and choice.of > 1
     allowed = mechanisms.mode if isinstance(choice, Popular) else mechanisms.quantiles
     if isinstance(choice, Extreme) or several:
@@ -213,6 +241,19 @@ def _kind(aggregate: Aggregate, choice: Choice, mechanisms: Mechanisms) -> Choic
     return kind
 
 
+def _of_bins(aggregate: Aggregate, mechanisms: Mechanisms) -> ChoiceKind:
+    """Return how counts of bins are shown: with Laplace noise, of which one row moves one."""
+    if "laplace" not in mechanisms.noise:
+        text, position = aggregate.place or (None, None)
+        raise UnsupportedSQLError(
+            f"{aggregate.kind.value} has Laplace noise, which the schema doesn't allow.",
+            hint="SELECT x, COUNT(*) … GROUP BY x",
+            text=text,
+            position=position,
+        )
+    return ChoiceKind.NOISY_MAX_LAPLACE
+
+
 def _named(expression: Expression) -> str:
     return expression_text(expression)
 
@@ -236,6 +277,29 @@ def _sharp(quantiles: int, places: int, epsilon: Fraction) -> bool:
     return 4 * quantiles * (math.log(places + 1) + 3) < epsilon
 
 
+def _best_by_tree(quantiles: int, places: int) -> bool:
+    """Return whether a tree of noisy counts finds so many quantiles with less error than halving.
+
+    In weights over epsilon the mean error of a rank by halving is about 1.5 a level, since a cut
+    inherits the errors of those around it; by the tree it is the mean of a normal law, whatever the
+    number of quantiles. Measured, in rows (1,000 values, epsilon 1, halving against the tree; uniform,
+    lognormal and normal ones):
+
+        quantiles                9            25            50            99
+        101 places, uniform    2.0  1.5     3.1  1.8      5.1  0.8      6.1  1.3
+        101 places, lognormal  0.4  0.0     0.5  0.3      1.1  0.2      1.7  0.2
+        4,097, uniform         6.1  6.1     7.2  5.8      7.4  7.7     10.6  6.2
+        4,097, lognormal       5.3  8.8     6.8  7.7      7.2  8.3      7.0  4.6
+        4,097, normal          6.4  4.2     5.3  5.9     10.3  5.4     10.1  7.2
+        65,537, uniform        4.2  7.1     6.1  7.9     10.4  8.2      9.8  8.0
+
+    A hundred thousand lognormal values at epsilon 0.1 on 4,097 places are the tree's worst case: 19 and 35
+    rows for 25, 32 and 50 for 99. Halving's are values that few places hold: 60,000 whole numbers from 1 to
+    50 on a grid of hundredths, at epsilon 0.1, 203 rows and 0.1 for 25.
+    """
+    return _HALVING * levels(quantiles) > _MEAN * rank_deviation(places + 1)
+
+
 def _fine(quantiles: list[Quantile], places: int, most: int) -> int:
     """Return into how many candidates a step is cut, so that interpolated values are among them.
 
@@ -243,6 +307,16 @@ def _fine(quantiles: list[Quantile], places: int, most: int) -> int:
     """
     parts = math.lcm(*(q.fraction.denominator for q in quantiles if q.continuous))
     return parts if places * parts <= 2 * most else 1
+
+
+def _logarithm(number: Expression, low: Fraction, high: Fraction) -> Expression:
+    """Return the logarithm of a number, which counts as one of the ends, both above 0, beyond them.
+
+    Steps of one ratio are finer than even ones below high / ln(high / low), and hold more digits of
+    small values, among which most lie where bounds span orders of magnitude.
+    """
+    ends = (Literal(float(end), sqltype.DOUBLE) for end in (low, high))
+    return functions.call("ln", (functions.call("clamp", (number, *ends)),))
 
 
 def _number(argument: Expression) -> Expression:

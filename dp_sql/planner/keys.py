@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from fractions import Fraction
 from math import prod
 from typing import assert_never
@@ -40,6 +41,7 @@ from dp_sql.sensitivity.conditions import always_true
 
 _ROUNDINGS = ("round", "floor", "ceil", "ceiling", "trunc")
 _EXACT_PLACES = 15  # powers of ten up to here are floats
+_DAY_0 = date(1970, 1, 1).toordinal()  # dates have domains in days since then
 MOST_VALUES = 100_000  # of one column
 MOST_CELLS = 1_000_000  # of all public keys together
 _FIRST_PART = (
@@ -350,12 +352,17 @@ def _image(expression: Expression, domains: dict[int, Domain]) -> tuple[object, 
         return None
     if isinstance(expression, Call) and expression.function in _ROUNDINGS:
         return _rounded(expression, domain.low, domain.high)
-    if not expression.type.is_integer:
+    dated = expression.type.kind is Kind.DATE
+    if not expression.type.is_integer and not dated:
         return None
     low, high = -(-domain.low.numerator // domain.low.denominator), domain.high.__floor__()
     if high - low >= MOST_VALUES:
         return None
-    return (*range(low, high + 1), None)
+    if not dated:
+        return (*range(low, high + 1), None)
+    if low + _DAY_0 < date.min.toordinal() or high + _DAY_0 > date.max.toordinal():
+        return None
+    return (*(date.fromordinal(day + _DAY_0) for day in range(low, high + 1)), None)
 
 
 def _rounded(call: Call, low: Fraction, high: Fraction) -> tuple[object, ...] | None:

@@ -31,6 +31,7 @@ from dp_sql.plan.rows import (
 )
 from dp_sql.schema.catalog import Catalog, ColumnSpec, Scalar
 from dp_sql.schema.sqltype import Kind
+from dp_sql.sensitivity.ownership import is_protected
 
 _EPOCH = date(1970, 1, 1)
 
@@ -162,8 +163,9 @@ def column_domains(rows: Rows, catalog: Catalog, limit: int) -> dict[int, Domain
             found = below | {
                 c.number: domain_of(e, below) for c, e in zip(keys, expressions, strict=True)
             }
+            most = limit if is_protected(source) else None  # public rows have no owner's limit
             return found | {
-                a.column.number: aggregate_domain(a, below, limit) for a in rows.aggregates
+                a.column.number: aggregate_domain(a, below, most) for a in rows.aggregates
             }
         case WindowRows(source=source, functions=functions):
             below = column_domains(source, catalog, limit)

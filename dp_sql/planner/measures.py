@@ -38,6 +38,7 @@ from dp_sql.planner.pairs import (
     pair_measure,
     pair_readout,
     pairs_of,
+    with_pairs,
 )
 from dp_sql.planner.vectors import vector_measures, vector_readout
 from dp_sql.planner.written import written_argument
@@ -113,7 +114,10 @@ def plan_measures(
     selection) share the epsilon.
     Raises NotPrivateError for an argument that nothing bounds.
     """
-    aggregates = of_one_argument(aggregates, lambda a, e: bounded(a, e, domain(e)))
+    aggregates = with_pairs(
+        of_one_argument(aggregates, lambda a, e: bounded(a, e, domain(e))),
+        lambda e: _in(e, never_null),
+    )
     pairs = pairs_of(aggregates)
     asked = dict.fromkeys(_asked(a) for a in aggregates if _is_graded(a))
     stars = any(a.kind is AggregateKind.COUNT_STAR and a.bounds is None for a in aggregates)

@@ -27,7 +27,8 @@ _LARGEST = 10**75  # bounds of an argument: the square of a product of two fits 
 
 _OF_X = frozenset({_Kind.REGR_AVGX, _Kind.REGR_SXX})
 _OF_Y = frozenset({_Kind.REGR_AVGY, _Kind.REGR_SYY})
-_SQUARES_X = frozenset(
+_SPREADS = frozenset({_Kind.VAR_POP, _Kind.VAR_SAMP, _Kind.STDDEV_POP, _Kind.STDDEV_SAMP})
+_SQUARES_X = _SPREADS | frozenset(
     {_Kind.CORR, _Kind.REGR_SLOPE, _Kind.REGR_INTERCEPT, _Kind.REGR_R2, _Kind.REGR_SXX}
 )
 _SQUARES_Y = frozenset({_Kind.CORR, _Kind.REGR_R2, _Kind.REGR_SYY})
@@ -71,6 +72,34 @@ def pairs_of(aggregates: tuple[Aggregate, ...]) -> dict[Pair, tuple[int, int]]:
             degrees[1 - place] = 2
         found[pair] = degrees[0], degrees[1]
     return found
+
+
+def with_pairs(
+    aggregates: tuple[Aggregate, ...], held: Callable[[Expression], bool]
+) -> tuple[Aggregate, ...]:
+    """Return the aggregates, where means and variances of one argument are read from a pair's vector.
+
+    held: whether an argument is never NULL: where both of a pair are, its rows are all rows. The sum of
+    three numbers of the pair stands for one of the argument's own vector, whose noise would be twice as
+    wide, since two vectors share the epsilon.
+    """
+    known = [p for p in pairs_of(aggregates) if held(p.first) and held(p.second)]
+    own: dict[Expression | None, bool] = {}
+    for a in aggregates:
+        if a.second is None and a.entry is None:
+            fits = a.bounds is None and a.kind in _SPREADS | {_Kind.AVG}
+            own[a.argument] = own.get(a.argument, True) and fits
+
+    def joined(aggregate: Aggregate) -> Aggregate:
+        x = aggregate.argument
+        pair = next((p for p in known if x in (p.first, p.second)), None)
+        if pair is None or x is None or aggregate.second is not None or not own.get(x, False):
+            return aggregate
+        y = pair.second if x == pair.first else pair.first
+        kind = _Kind.REGR_AVGX if aggregate.kind is _Kind.AVG else aggregate.kind
+        return replace(aggregate, kind=kind, argument=y, second=x)
+
+    return tuple(map(joined, aggregates))
 
 
 def of_one_argument(
@@ -198,7 +227,7 @@ def pair_readout(
     vector = where[measures[pair]]
     if aggregate.kind is _Kind.REGR_COUNT:
         return CountReadout(vector, with_null=False)
-    if aggregate.kind not in PAIRS:
+    if aggregate.kind not in PAIRS | _SPREADS:
         raise InternalError("an aggregate of one argument isn't read from a pair")
     return PairReadout(vector, aggregate.kind, pair.x(aggregate))
 

@@ -294,6 +294,7 @@ def _histogram(frame: Frame, wish: histograms.Wish) -> Histogram:
         Fraction(wish.runs),
         wish.argument.type.kind is Kind.DATE,
         wish.values,
+        wish.ratios,
     )
 
 

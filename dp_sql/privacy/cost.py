@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 from fractions import Fraction
+from functools import reduce
 
 from dp_sql.dataclass import dataclass
 from dp_sql.privacy.event import Event
@@ -40,6 +41,10 @@ class Cost:
     def then(self, other: Cost) -> Cost:
         """Return the cost of both where each is a guarantee by itself, as releases are."""
         return replace(self + other, parts=self.steps + other.steps)
+
+    def times(self, count: int) -> Cost:
+        """Return the cost of as many runs, one after the other; `count` is at least 1."""
+        return reduce(Cost.then, [self] * count)
 
 
 FREE = Cost(Fraction(0), Fraction(0), ())

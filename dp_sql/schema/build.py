@@ -10,12 +10,15 @@ from types import MappingProxyType
 
 from dp_sql.privacy.unit import Level
 from dp_sql.schema import models
-from dp_sql.schema.budgets import budget_spec, limits_spec, privacy_defaults
+from dp_sql.schema.blocks import block_text, check_blocks
+from dp_sql.schema.budgets import budget_spec, limits_spec, people_spec, privacy_defaults
 from dp_sql.schema.catalog import (
+    BudgetSpec,
     Catalog,
     ChoiceKind,
     ColumnSpec,
     KeyRule,
+    LedgerPlace,
     Mechanisms,
     TableSpec,
     WorkerSpec,
@@ -49,13 +52,16 @@ def build(
     }
     check_distinct_data(document, tables)
     check_ownership(document, tables)
+    unit = privacy_unit(document, model, tables)
+    check_blocks(document, model, tables, unit)
     return Catalog(
         path=path,
         database=where_data_are,
-        unit=privacy_unit(document, model, tables),
+        unit=unit,
         defaults=privacy_defaults(document, model.privacy),
+        people=people_spec(document, model.privacy),
         tables=MappingProxyType(tables),
-        ledger=model.ledger,
+        ledger=None if model.ledger is None else LedgerPlace(model.ledger),
         sampler=model.sampler,
         consistent=model.privacy.consistent,
         mechanisms=Mechanisms(
@@ -92,15 +98,21 @@ def _table(
         identity=table.id,
         owner=owner_of(document, where, level, table, columns) if protected else None,
         unique=_unique(document, where, table.unique, columns),
-        budget=None
-        if table.budget is None
-        else budget_spec(document, (*where, "budget"), table.budget),
+        budget=_budget(document, (*where, "budget"), table.budget, columns),
         limits=limits_spec(document, (*where, "limits"), table.limits, level)
         if protected
         else None,
         data_version=table.data_version,
         round_counts=table.round_counts,
     )
+
+
+def _budget(
+    document: Document, where: Where, budget: models.Budget | None, columns: dict[str, ColumnSpec]
+) -> BudgetSpec | None:
+    if budget is None:
+        return None
+    return budget_spec(document, where, budget, block_text(document, where, budget.blocks, columns))
 
 
 def _check_publicity(document: Document, where: Where, table: models.Table) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
 
 from dp_sql.dataclass import dataclass
+from dp_sql.errors import ParameterError
 from dp_sql.privacy.unit import PrivacyUnit
 from dp_sql.schema.sqltype import SqlType
 
@@ -56,18 +57,59 @@ class AccountantKind(StrEnum):
     RENYI = "renyi"
 
 
+class Renew(StrEnum):
+    """How often a table's budget begins anew, by the calendar in UTC."""
+
+    NEVER = "never"
+    DAILY = "daily"
+    WEEKLY = "weekly"
+    MONTHLY = "monthly"
+    YEARLY = "yearly"
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """What each named analyst may spend of a table. selection_delta: as BudgetSpec has it."""
+
+    epsilon: Fraction
+    delta: Fraction
+    selection_delta: Fraction
+
+
 @dataclass(frozen=True, slots=True)
 class BudgetSpec:
     """A table's budget.
 
     selection_delta: the part of delta that key selection and local sensitivity may spend; under
     `advanced`, what all deltas of statements may add up to, those of Gaussian noise too.
+    renew: all amounts are those of one period. blocks: the column whose values have these amounts
+    each, in lower case, and its type, as `day DATE`, or None: another type would give the same rows
+    other blocks. cap: below the amounts; None where all analysts share them.
     """
 
     epsilon: Fraction
     delta: Fraction
     accountant: AccountantKind
     selection_delta: Fraction
+    renew: Renew = Renew.NEVER
+    blocks: str | None = None
+    cap: Cap | None = None
+
+    @property
+    def block_column(self) -> str | None:
+        """The lower-cased column whose values are the blocks, or None."""
+        if self.blocks is None:
+            return None
+        column, _, type_ = self.blocks.rpartition(" ")
+        return column or type_
+
+    @property
+    def of_analyst(self) -> BudgetSpec | None:
+        """The budget of one named analyst, None where there is no cap."""
+        if self.cap is None:
+            return None
+        cap = self.cap
+        return BudgetSpec(cap.epsilon, cap.delta, self.accountant, cap.selection_delta, self.renew)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +163,7 @@ class ChoiceKind(StrEnum):
     NOISY_MAX_GUMBEL has the law of EXPONENTIAL. NOISY_MAX_LAPLACE chooses by weights with Laplace
     noise on each, so that several are chosen at the price of one. The local ones compute the exact
     answer, with noise for how far it could move from these very data: they need a delta.
+    TREE: of quantiles, MIN and MAX, all of them from one tree of noisy counts.
     SMOOTH_SENSITIVITY: of quantiles. PROPOSE_TEST_RELEASE: of quantiles and MODE; it may give NULL.
     """
 
@@ -128,6 +171,7 @@ class ChoiceKind(StrEnum):
     EXPONENTIAL = "exponential"
     NOISY_MAX_GUMBEL = "noisy_max_gumbel"
     NOISY_MAX_LAPLACE = "noisy_max_laplace"
+    TREE = "tree"
     SMOOTH_SENSITIVITY = "smooth_sensitivity"
     PROPOSE_TEST_RELEASE = "propose_test_release"
 
@@ -162,9 +206,27 @@ class Mechanisms:
     """
 
     noise: tuple[str, ...] = ("laplace", "gaussian")
-    quantiles: tuple[ChoiceKind, ...] = (ChoiceKind.PERMUTE_AND_FLIP, ChoiceKind.EXPONENTIAL)
-    mode: tuple[ChoiceKind, ...] = tuple(kind for kind in ChoiceKind if not kind.is_local)
+    quantiles: tuple[ChoiceKind, ...] = (
+        ChoiceKind.PERMUTE_AND_FLIP,
+        ChoiceKind.EXPONENTIAL,
+        ChoiceKind.TREE,
+    )
+    mode: tuple[ChoiceKind, ...] = (
+        ChoiceKind.PERMUTE_AND_FLIP,
+        ChoiceKind.EXPONENTIAL,
+        ChoiceKind.NOISY_MAX_GUMBEL,
+        ChoiceKind.NOISY_MAX_LAPLACE,
+    )
     keys: tuple[KeyRule, ...] = tuple(KeyRule)
+
+
+class LedgerPlace(str):
+    """Path or URL of a ledger. Its repr shows nothing: a URL may hold a password."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +253,9 @@ class WorkerSpec:
 class Catalog:
     """A whole schema. Tables are found by lower-cased name (ASCII), as DuckDB finds them.
 
-    consistent: whether answers by several sets of keys are made to add up. bucketed: whether answers
-    wait for the next step of time.
+    consistent: whether answers by several sets of keys are made to add up. people: the budget of one
+    unit over all tables, None where only the tables have one. bucketed: whether answers wait for the
+    next step of time.
     """
 
     path: Path
@@ -200,16 +263,28 @@ class Catalog:
     unit: PrivacyUnit
     defaults: PrivacyDefaults
     tables: Mapping[str, TableSpec]
-    ledger: str | None = None
+    ledger: LedgerPlace | None = None
     sampler: str = "exact"  # or "opendp"
     consistent: bool = True
     mechanisms: Mechanisms = Mechanisms()
     worker: WorkerSpec = WorkerSpec()
     bucketed: bool = False
+    people: BudgetSpec | None = None
 
     def table(self, name: str) -> TableSpec | None:
         """Return the table of that name without regard to ASCII case, or None."""
         return self.tables.get(ascii_lower(name))
+
+    def protected(self, name: str) -> tuple[TableSpec, BudgetSpec]:
+        """Return the protected table of that name, and its budget; ParameterError where there is none."""
+        spec = self.table(name)
+        if spec is None or spec.budget is None:
+            names = [table.name for table in self.tables.values() if table.budget is not None]
+            raise ParameterError(
+                f"there is no protected table {name!r}.",
+                hint=f"one of {', '.join(names) or 'none'}",
+            )
+        return spec, spec.budget
 
 
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)

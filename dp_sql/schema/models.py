@@ -134,12 +134,14 @@ class Privacy(_Keys):
         default=None, description="Metres that a row's place may move (adjacency `metric`)."
     )
     budget: Amounts | None = Field(
-        default=None, description="A cap per person over all tables. Not supported yet."
+        default=None,
+        description="What one unit may lose over all tables, below each table's own budget: the costs "
+        "to all tables of all statements count. Level `user` alone, and `unit` names it.",
     )
 
 
 class Budget(_Keys):
-    """The privacy budget of one table, for its whole life."""
+    """The privacy budget of one table, for its whole life or for each period of it."""
 
     epsilon: Epsilon = Field(description="Epsilon that all statements together may spend.")
     delta: Delta | None = Field(
@@ -159,13 +161,17 @@ class Budget(_Keys):
         "all of it for `sequential` and `pure`, unless given.",
     )
     blocks: Word | None = Field(
-        default=None, description="A column whose values have a budget each. Not supported yet."
+        default=None, description="A column, such as the day: each of its values has this budget."
     )
     per_analyst: Amounts | None = Field(
-        default=None, description="A cap for each named analyst. Not supported yet."
+        default=None,
+        description="What each named analyst may spend of it: an epsilon, and a delta if it is less "
+        "than the table's. The owner has no cap.",
     )
     renew: Literal["never", "daily", "weekly", "monthly", "yearly"] = Field(
-        default="never", description="When a new period begins. Only `never` is supported yet."
+        default="never",
+        description="When a new period begins, in UTC. All amounts are then those of one period: over "
+        "several a unit may lose their sum.",
     )
 
 
@@ -218,6 +224,9 @@ class Column(_Keys):
     constant_per_unit: bool = Field(
         default=False,
         description="True where all rows of a unit agree. Only `false` is supported yet.",
+    )
+    immutable: bool = Field(
+        default=False, description="True where a row keeps its value for ever (a column of blocks)."
     )
     protected: bool | None = Field(
         default=None,
@@ -330,12 +339,19 @@ class Mechanisms(_Keys):
     )
     quantiles: Annotated[
         list[
-            Literal["permute_and_flip", "exponential", "smooth_sensitivity", "propose_test_release"]
+            Literal[
+                "permute_and_flip",
+                "exponential",
+                "tree",
+                "smooth_sensitivity",
+                "propose_test_release",
+            ]
         ],
         Field(min_length=1),
     ] = Field(
-        default=["permute_and_flip", "exponential"],
-        description="How quantiles, MIN and MAX are chosen. `smooth_sensitivity` and "
+        default=["permute_and_flip", "exponential", "tree"],
+        description="How quantiles, MIN and MAX are chosen. `tree` answers many quantiles of one argument "
+        "where that errs less, and all of them where it comes first. `smooth_sensitivity` and "
         "`propose_test_release` need a delta, and err by more on most data.",
     )
     mode: Annotated[

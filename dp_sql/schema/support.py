@@ -32,17 +32,11 @@ def refuse_unsupported(model: models.SchemaFile, document: Document) -> None:
 
 def _unsupported(model: models.SchemaFile) -> Iterator[_Unsupported]:
     """Yield what the file asks for and can't have, top down."""
-    yield from _in_privacy(model.privacy)
     for name, table in model.tables.items():
         if table.budget is not None:
             yield from _in_budget(("tables", name, "budget"), table.budget)
         for column_name, column in table.columns.items():
             yield from _in_column(("tables", name, "columns", column_name), column)
-
-
-def _in_privacy(privacy: models.Privacy) -> Iterator[_Unsupported]:
-    if privacy.budget is not None:
-        yield _Unsupported(("privacy", "budget"), "remove it, and give each table its budget")
 
 
 def _in_budget(where: Where, budget: models.Budget) -> Iterator[_Unsupported]:
@@ -52,13 +46,6 @@ def _in_budget(where: Where, budget: models.Budget) -> Iterator[_Unsupported]:
             "use renyi: by how much noise on integers raises the mu of a Gaussian is not proved",
             budget.accountant,
         )
-    if budget.blocks is not None:
-        yield _Unsupported((*where, "blocks"), "remove it; the budget then covers the whole table")
-    if budget.per_analyst is not None:
-        yield _Unsupported((*where, "per_analyst"), "remove it; all analysts share the budget")
-    if budget.renew != "never":
-        instead = "remove it, or write renew: never; the budget then covers all time"
-        yield _Unsupported((*where, "renew"), instead, budget.renew)
 
 
 def _in_column(where: Where, column: models.Column) -> Iterator[_Unsupported]:

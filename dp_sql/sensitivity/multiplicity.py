@@ -134,9 +134,9 @@ def _matching(rows: Rows, fixed: frozenset[int], public: PublicFacts) -> int | N
     """Return how many public rows agree in the columns `fixed` at most; None where nothing says so.
 
     Claim:   no more rows do, whatever the values.
-    Why:     a single row is one, and a stage keeps one for all values of its unique columns. Values
-             of a whole verified unique key leave one row of a table, those of columns of verified
-             frequency f leave f. Groups are told apart by their keys:
+    Why:     a single row is one. A stage keeps one for all values of its unique columns, and no more
+             rows than it says. Values of a whole verified unique key leave one row of a table, those
+             of columns of verified frequency f leave f. Groups are told apart by their keys:
              one has them all, and as many as rows have some. A row of a join is a pair, whose right
              part agrees with its left in what the condition makes equal. NULL equals nothing.
     Assumes: the verifying query and the statement see the same public data.
@@ -148,9 +148,9 @@ def _matching(rows: Rows, fixed: frozenset[int], public: PublicFacts) -> int | N
             sets = {(n,) for n in names} | {tuple(dict.fromkeys(names))} - {()}
             known = [public.frequency(table, one) for one in sorted(sets)]
             return min((f for f in known if f is not None), default=None)
-        case StageScan(single=single, unique=unique):
+        case StageScan(single=single, unique=unique, most=most):
             told = unique and all(column.number in fixed for column in unique)
-            return 1 if single or told else None
+            return 1 if single or told or most == 0 else most
         case Filter(source=source) | WindowRows(source=source):
             return _matching(source, fixed, public)
         case Mark(left=left):

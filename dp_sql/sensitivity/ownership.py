@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import assert_never
 
-from dp_sql.plan.expression import Call, Cast, Column, Expression, Ref
+from dp_sql.plan.expression import Call, Case, Cast, Column, Expression, Literal, Ref
 from dp_sql.plan.relation import (
     BoundGroups,
     BoundRows,
@@ -99,11 +99,12 @@ def _equal_to(owners: frozenset[int], condition: Expression) -> frozenset[int]:
     return found
 
 
-def merged_owner(rows: Rows, columns: Collection[Column], type_: SqlType) -> Column | None:
-    """Return the owner's column of a type that COALESCE of some columns is, in whatever order.
+def merged_owner(rows: Rows, columns: Collection[Column], type_: SqlType) -> Expression | None:
+    """Return the owner as a type where COALESCE of some columns is it, in whatever order.
 
     Claim:   the result is the row's owner, whichever of the columns is the first that isn't NULL.
-    Why:     each of them holds the owner or NULL, and on every row one isn't NULL (`_covered`).
+    Why:     each of them holds the owner or NULL, and on every row one isn't NULL (`_covered`). A cast
+             of the owner gives what the same cast of a column of its family gives.
     Assumes: `owners_of`; a join of two protected sides is on the owner (`sensitivity.locality`).
     Source:  [Wilson2020]
     """
@@ -111,7 +112,13 @@ def merged_owner(rows: Rows, columns: Collection[Column], type_: SqlType) -> Col
     owners = owners_of(rows)
     if not numbers <= owner_or_null(rows).keys() | owners or not _covered(rows, numbers):
         return None
-    return next((c for c in output(rows) if c.number in owners and c.type == type_), None)
+    held = [c for c in output(rows) if c.number in owners]
+    same = next((c for c in held if c.type == type_), None)
+    if same is not None:
+        return Ref(same)
+    families = {_family(column) for column in columns}
+    wider = [Cast(Ref(c), type_) for c in held if {_family(c)} == families]
+    return next((cast for cast in wider if holds_owner(cast, owners)), None)
 
 
 def _covered(rows: Rows, numbers: Collection[int]) -> bool:
@@ -151,27 +158,88 @@ def owner_or_null(rows: Rows) -> dict[int, Column]:
             return {
                 c.number: c
                 for c, e in zip(columns, expressions, strict=True)
-                if isinstance(e, Ref) and e.column.number in below
+                if holds_owner_or_null(e, below)
             }
         case _:
             owners = owners_of(rows)
             return {c.number: c for c in output(rows) if c.number in owners}
 
 
+def holds_owner_or_null(expression: Expression, numbers: Collection[int]) -> bool:
+    """Return whether every value that an expression can take is one of some columns', or NULL."""
+    match expression:
+        case Literal(value=None):
+            return True
+        case Call(function="if", args=(_, *values)):
+            return all(holds_owner_or_null(e, numbers) for e in values)
+        case Case(branches=branches, otherwise=otherwise):
+            return all(
+                holds_owner_or_null(e, numbers) for e in (*(v for _, v in branches), otherwise)
+            )
+        case Call(function="coalesce" | "ifnull", args=args):
+            return all(holds_owner_or_null(e, numbers) for e in args)
+        case Call(function="nullif", args=args):
+            return holds_owner_or_null(args[0], numbers)
+        case _:
+            return holds_owner(expression, numbers)
+
+
 def with_owner(rows: Rows, expression: Expression) -> Expression:
-    """Return an expression with COALESCE of what holds the owner or NULL as the owner's column."""
+    """Return an expression with what picks the owner among columns that may be NULL as the owner.
+
+    It is picked by COALESCE, or by CASE with IS NULL or IS NOT NULL.
+    """
     match expression:
         case Call(function=function, args=args, type=type_):
-            held = [_one_to_one(a) for a in args]
-            columns = [column for column in held if column is not None]
-            if function in ("coalesce", "ifnull") and len(columns) == len(args):
-                owner = merged_owner(rows, columns, type_)
-                return expression if owner is None else Ref(owner)
-            return Call(function, tuple(with_owner(rows, a) for a in args), type_)
+            owner = _picked_owner(rows, expression, type_)
+            made = Call(function, tuple(with_owner(rows, a) for a in args), type_)
+            return made if owner is None else owner
+        case Case(type=type_):
+            owner = _picked_owner(rows, expression, type_)
+            return expression if owner is None else owner
         case Cast(operand=operand, type=type_):
             return Cast(with_owner(rows, operand), type_)
         case _:
             return expression
+
+
+def _picked_owner(rows: Rows, expression: Expression, type_: SqlType) -> Expression | None:
+    columns = _first_of(expression)
+    return merged_owner(rows, columns, type_) if columns else None
+
+
+def _first_of(expression: Expression) -> list[Column] | None:
+    """Return columns of which an expression is the first that isn't NULL, None where it isn't so.
+
+    Casts of them are one to one. `CASE WHEN a IS NULL THEN b ELSE a END` is b only where a is NULL.
+    """
+    match expression:
+        case Call(function="coalesce" | "ifnull", args=parts):
+            pass
+        case Call(function="if", args=(when, value, other), type=type_):
+            return _first_of(Case(((when, value),), other, type_))
+        case Case(branches=((Call(function="is_null", args=(tested,)), value),), otherwise=other):
+            parts = (other, value) if _same(other, tested) else ()
+        case Case(branches=branches, otherwise=other):
+            given = all(
+                isinstance(when, Call)
+                and when.function == "is_not_null"
+                and _same(value, when.args[0])
+                for when, value in branches
+            )
+            parts = (*(value for _, value in branches), other) if given else ()
+        case _:
+            column = _one_to_one(expression)
+            return None if column is None else [column]
+    found = [_first_of(part) for part in parts]
+    columns = [column for one in found if one is not None for column in one]
+    return columns if found and None not in found else None
+
+
+def _same(value: Expression, tested: Expression) -> bool:
+    """Return whether two expressions hold one column, so that both are NULL or neither is."""
+    column = _one_to_one(value)
+    return column is not None and column == _one_to_one(tested)
 
 
 def _kept(

@@ -41,8 +41,8 @@ def sample_rate(plan: PlannedRelease, unit: PrivacyUnit, public: PublicFacts) ->
         )
     if plan.histograms or plan.distincts or plan.sampled:
         raise _refused(
-            "quantiles, MODE, TOP_K, COUNT(DISTINCT x) and SAMPLE_AND_AGGREGATE aren't answered over a "
-            "sample.",
+            "quantiles, MODE, TOP_K, HISTOGRAM, COUNT(DISTINCT x) and SAMPLE_AND_AGGREGATE aren't answered "
+            "over a sample.",
             "leave sample_rate out, or COUNT, SUM, AVG, VAR_*, CORR, REGR_* or VECTOR_SUM",
         )
     if plan.private:

@@ -36,6 +36,19 @@ def test_the_package_imports_no_seedable_generator() -> None:
     } == {}
 
 
+def test_numbers_that_follow_from_released_ones_are_for_intervals_alone() -> None:
+    users = {f.name for f in PACKAGE.rglob("*.py") if "mechanisms.redraws" in f.read_text()}
+    assert users == {"stages.py"}
+    text = (PACKAGE / "stages.py").read_text()
+    made = [line.strip() for line in text.splitlines() if "redraws(" in line.lower()]
+    assert [line for line in made if "interval" not in line] == [
+        "def _redraws(self, parsed: Release) -> Redraws:",
+        "return Redraws(self._noisy[parsed.name])",
+        "draws = self._redraws(parsed)",
+    ]
+    assert "item_ends(table, items, answer.groups, self._post, draws, level)" in text
+
+
 def test_the_test_sees_what_it_looks_for() -> None:
     assert seedable_uses("import random") == ["random"]
     assert seedable_uses("from random import gauss") == ["random"]

@@ -140,7 +140,7 @@ def told(message: str, sql: str) -> set[str]:
 @contextmanager
 def scene(folder: Path, level: str) -> Iterator[Scene]:
     """Open the data of one level, in a process memory ledger."""
-    with dp_sql.connect(write(folder, schema(level)), ledger=":memory:") as connection:
+    with dp_sql.connect(write(folder, schema(level)), ledger=":memory:", reuse=False) as connection:
         opened = Scene(connection)
         engine = connection._engine
         execute = engine.execute

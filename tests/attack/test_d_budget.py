@@ -41,8 +41,21 @@ def small(folder: Path, *, epsilon: str, accountant: str = "pure", level: str = 
     return write(folder, text)
 
 
-def test_d07_the_same_query_is_charged_each_time(tmp_path: Path) -> None:
+def test_d07_repeats_are_free_and_cant_be_averaged(tmp_path: Path) -> None:
+    texts = [
+        COUNT,
+        f"{COUNT} ORDER BY 1",
+        f"{COUNT} HAVING COUNT(*) > -1e9",
+        f"  {COUNT}  -- again",
+    ]
     with dp_sql.connect(small(tmp_path, epsilon="1"), ledger=":memory:") as connection:
+        answers = {tuple(connection.sql(sql, epsilon="0.25")) for sql in texts * 5}
+        assert len(answers) == 1
+        assert connection.budget()["people"].spent.pure == 10**12 // 4
+
+
+def test_d07_the_same_query_is_charged_each_time_it_is_drawn(tmp_path: Path) -> None:
+    with dp_sql.connect(small(tmp_path, epsilon="1"), ledger=":memory:", reuse=False) as connection:
         for _ in range(4):
             connection.sql(COUNT, epsilon="0.25")
         with pytest.raises(BudgetExceededError):
@@ -79,7 +92,9 @@ def test_d13_delta_is_below_one(delta: Any, people: Scene) -> None:
 
 def test_d13_deltas_add_up_to_their_part_of_the_budget(tmp_path: Path) -> None:
     sql = "SELECT name, COUNT(*) FROM people GROUP BY name"
-    with dp_sql.connect(small(tmp_path, epsilon="100"), ledger=":memory:") as connection:
+    with dp_sql.connect(
+        small(tmp_path, epsilon="100"), ledger=":memory:", reuse=False
+    ) as connection:
         asked = 0
         with pytest.raises(BudgetExceededError):  # noqa: PT012  the loop is the attack
             for _ in range(100):
@@ -89,14 +104,16 @@ def test_d13_deltas_add_up_to_their_part_of_the_budget(tmp_path: Path) -> None:
 
 
 def test_d14_budgets_are_exact(tmp_path: Path) -> None:
-    with dp_sql.connect(small(tmp_path, epsilon="0.3"), ledger=":memory:") as connection:
+    with dp_sql.connect(
+        small(tmp_path, epsilon="0.3"), ledger=":memory:", reuse=False
+    ) as connection:
         for part in (0.1, 0.2):
             connection.sql(COUNT, epsilon=part)
         with pytest.raises(BudgetExceededError):
             connection.sql(COUNT, epsilon="0.000000000001")
     other = tmp_path / "other"
     other.mkdir()
-    with dp_sql.connect(small(other, epsilon="0.35"), ledger=":memory:") as connection:
+    with dp_sql.connect(small(other, epsilon="0.35"), ledger=":memory:", reuse=False) as connection:
         for _ in range(7):
             connection.sql(COUNT, epsilon=0.05)
         with pytest.raises(BudgetExceededError):
@@ -107,9 +124,10 @@ def test_d17_a_new_connection_finds_what_was_spent(tmp_path: Path) -> None:
     path = small(tmp_path, epsilon="1")
     for _ in range(2):
         with dp_sql.connect(path) as connection:
+            connection.refresh()
             connection.sql(COUNT, epsilon="0.5")
     with dp_sql.connect(path) as connection, pytest.raises(BudgetExceededError):
-        connection.sql(COUNT, epsilon="0.5")
+        connection.sql(f"{COUNT} WHERE true", epsilon="0.5")
 
 
 def test_d16_a_renamed_or_edited_schema_doesnt_refill_the_budget(tmp_path: Path) -> None:
@@ -123,7 +141,7 @@ def test_d16_a_renamed_or_edited_schema_doesnt_refill_the_budget(tmp_path: Path)
 
 
 def test_d20_d22_disjoint_conditions_add_up(tmp_path: Path) -> None:
-    with dp_sql.connect(small(tmp_path, epsilon="1"), ledger=":memory:") as connection:
+    with dp_sql.connect(small(tmp_path, epsilon="1"), ledger=":memory:", reuse=False) as connection:
         connection.sql(f"{COUNT} WHERE age <= 50", epsilon="0.5")
         connection.sql(f"{COUNT} WHERE age > 50", epsilon="0.5")
         with pytest.raises(BudgetExceededError):
@@ -152,7 +170,9 @@ def test_d25_the_cost_comes_from_the_plan_and_is_at_most_what_was_asked(
 
 
 def test_d26_a_wrong_statement_is_wrong_before_the_budget_is_asked(tmp_path: Path) -> None:
-    with dp_sql.connect(small(tmp_path, epsilon="0.1"), ledger=":memory:") as connection:
+    with dp_sql.connect(
+        small(tmp_path, epsilon="0.1"), ledger=":memory:", reuse=False
+    ) as connection:
         texts = set()
         for sql in (
             "SELECT COUNT(*) FROM people",
@@ -184,7 +204,7 @@ def test_d04_a_failure_after_the_debit_stays_charged(
     def failing(*_: object, **__: object) -> None:
         raise EngineError("it failed")
 
-    monkeypatch.setattr(stages, "run", failing)
+    monkeypatch.setattr(stages.Course, "finish", failing)
     with pytest.raises(EngineError):
         people.connection.sql(COUNT, epsilon=1)
     assert people.spent() != before
@@ -270,7 +290,9 @@ def test_d19_both_tables_of_a_statement_are_charged_or_none(tmp_path: Path) -> N
 """
     )
     (tmp_path / "second.csv").write_text("a\n1\n0\n")
-    with dp_sql.connect(write(tmp_path, text), data_dir=tmp_path, ledger=":memory:") as connection:
+    with dp_sql.connect(
+        write(tmp_path, text), data_dir=tmp_path, ledger=":memory:", reuse=False
+    ) as connection:
         both = "SELECT (SELECT COUNT(*) FROM people) AS a, (SELECT COUNT(*) FROM second) AS b"
         cost = connection.sql(both, epsilon="0.1").cost
         assert set(cost) == {"people", "second"}

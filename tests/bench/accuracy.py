@@ -195,7 +195,9 @@ def key_lines(made: list[Scene], folder: Path, runs: int) -> list[str]:
     """Return the lines of the table of private keys."""
     file = zipf(folder)
     (folder / "zipf.yaml").write_text(ZIPF)
-    connection = dp_sql.connect(folder / "zipf.yaml", data_dir=folder, ledger=":memory:")
+    connection = dp_sql.connect(
+        folder / "zipf.yaml", data_dir=folder, ledger=":memory:", reuse=False
+    )
     cases = [("Zipf", connection, file, "events", "uid", "k")]
     cases += [
         (s.name, s.connection, s.file, TABLES[s.name], "customer_id", KEYS[s.name])
@@ -269,7 +271,7 @@ def scenes(folder: Path) -> list[Scene]:
         )
         copy = folder / f"{name}.yaml"
         copy.write_text(text)
-        connection = dp_sql.connect(copy, data_dir=data, ledger=":memory:")
+        connection = dp_sql.connect(copy, data_dir=data, ledger=":memory:", reuse=False)
         made.append(Scene(name, connection, file, *limits))
     return made
 
@@ -303,6 +305,16 @@ def vector_error(scene: Scene, size: int, epsilon: float, runs: int) -> str:
     return (
         f"| {scene.name} | {size} | {epsilon:g} | {ours:.3g} | {other:.3g} | {other / ours:.1f} |"
     )
+
+
+CORR_NOTE = """
+Of CDNOW's `CORR` at epsilon 0.1 neither tells anything: the sums of squares around the means are 24
+and 86 rows, and the noise of one number has a deviation of 283. dp_sql answers 0 in four of five runs,
+with the interval from -1 to 1. The naive answer is cut to 1 in 44 % and to -1 in 23 % of runs (1 more
+often, as noise in its
+count moves the covariance and the variances alike), and 1 is near to 0.88. Mean errors are 0.71 and 0.65; at
+epsilon 1 they are 0.056 and 0.094.
+"""
 
 
 KEYS_HEAD = """## Private keys
@@ -360,6 +372,7 @@ def main(runs: int) -> None:
                 for epsilon in (1.0, 0.1):
                     lines.append(compared(scene, case, epsilon, runs))
                     print(lines[-1], flush=True)
+        lines += CORR_NOTE.rstrip().splitlines()
         lines += [
             "",
             "| data | entries of a vector | epsilon | dp_sql | a sum each | naive / dp_sql |",

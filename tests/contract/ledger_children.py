@@ -10,6 +10,7 @@ import json
 import os
 import random
 import resource
+import select
 import signal
 import sys
 import threading
@@ -77,6 +78,7 @@ def race(path: str, processes: int, threads: int, epsilon: str) -> object:
                 thread.join()
         os.write(writing, "".join(f"{query_id} " for query_id in paid).encode())
 
+    open_ledger(path).close()  # what is imported lazily is imported once
     children = [in_child(work) for _ in range(processes)]
     paid = [read_all(reading) for _, reading in children]
     codes = [os.waitpid(pid, 0)[1] for pid, _ in children]
@@ -118,6 +120,21 @@ def kills(path: str, tries: int, seed: int) -> object:
         "lost": lost,
         "problems": problems,
     }
+
+
+def keep_asking(path: str) -> object:
+    """Reserve, whatever happens to the server, until standard input ends; print what was paid for."""
+    errors = 0
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        try:
+            with open_ledger(path) as ledger:
+                while not select.select([sys.stdin], [], [], 0)[0]:
+                    sys.stdout.write(f"{reserve(ledger)}\n")
+                    sys.stdout.flush()
+        except LedgerError:
+            errors += 1
+            time.sleep(0.01)
+    return {"errors": errors}
 
 
 def raise_race(path: str, processes: int) -> object:
@@ -243,19 +260,25 @@ def fork_memory() -> object:
     return {"message": message, "parent": ledger.state("a").statements}
 
 
-def full_disk(path: str, room: int) -> object:
-    """Reserve until no file may grow any more; return what was paid for and the last error."""
+def full_disk(path: str, room: int, kind: str) -> object:
+    """Reserve, or raise a budget, until no file may grow; return what was told and the last error."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     ledger = open_ledger(path)
     log = Path(path + "-wal").stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (log + room, log + room))
-    paid = []
+    told: list[object] = []
     try:
         while True:
-            paid.append(reserve(ledger))
+            if kind == "reserve":
+                told.append(reserve(ledger))
+            else:
+                epsilon = 2_000_000 + len(told)
+                wanted = budget(str(epsilon), "1e-6", AccountantKind.PURE, "0")
+                ledger.raise_budget("a", wanted, OWNER, "more " * 20)
+                told.append(epsilon)
     except LedgerError as error:
         message = error.message
-    return {"paid": paid, "message": message}
+    return {"told": told, "message": message}
 
 
 def open_as_nobody(path: str) -> object:
@@ -285,6 +308,7 @@ def reserve(ledger: Ledger) -> str:
 COMMANDS: dict[str, Callable[..., object]] = {
     "race": race,
     "kills": kills,
+    "keep_asking": keep_asking,
     "raise_race": raise_race,
     "raise_kills": raise_kills,
     "fork": fork,

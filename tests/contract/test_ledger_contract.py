@@ -27,10 +27,9 @@ from dp_sql.schema.catalog import AccountantKind
 ONE = budget("1", "1e-6", AccountantKind.PURE, "1e-6")
 
 
-@pytest.fixture(params=["memory", "file"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    where = ":memory:" if request.param == "memory" else tmp_path / "shop.ledger"
-    with new_ledger(where, ONE) as opened:
+@pytest.fixture
+def ledger(anywhere: str | Path) -> Iterator[Ledger]:
+    with new_ledger(anywhere, ONE) as opened:
         yield opened
 
 
@@ -369,7 +368,7 @@ def test_a_transaction_inside_another_of_its_thread_does_not_end_it(
         refused.append(caught.value.message)
         return accountant.price(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("dp_sql.budget.ledger.price", interrupted)
+    monkeypatch.setattr("dp_sql.budget.debit.price", interrupted)
     ledger.reserve(statement(), {"a": laplace("0.5")})
     monkeypatch.undo()
     assert len(refused) == 1
@@ -396,6 +395,7 @@ def test_sqlite_is_imported_when_a_ledger_opens_and_not_before() -> None:
     code = (
         "import sys; from dp_sql.budget import open_ledger; import dp_sql.budget.left; "
         "assert 'sqlite3' not in sys.modules; open_ledger(':memory:'); "
-        "assert 'sqlite3' in sys.modules"
+        "assert 'sqlite3' in sys.modules; "
+        "assert not {'sqlalchemy', 'psycopg'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT)}, check=True)

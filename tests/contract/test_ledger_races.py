@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from budget_cases import budget
-from ledger_cases import new_ledger, run_children
+from ledger_cases import LARGE, new_ledger, run_children
 
 from dp_sql.budget import open_ledger
 from dp_sql.budget.accountant import EPSILON_UNITS
-from dp_sql.schema.catalog import AccountantKind
+from dp_sql.schema.catalog import AccountantKind, BudgetSpec, Renew
 
 ONE = budget("1", "0", AccountantKind.PURE, "0")
+LINED: dict[str, Any] = {"blocks": "day", "renew": Renew.YEARLY}
+
+
+@pytest.fixture(params=["file", "postgres"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return where a ledger goes that processes can share."""
+    if request.param == "postgres":
+        return str(request.getfixturevalue("emptied"))
+    return str(tmp_path / "shop.ledger")
 
 
 @pytest.mark.parametrize(
-    ("processes", "threads", "epsilon"),
-    [(2, 16, "0.01"), (16, 1, "0.02"), pytest.param(16, 4, "0.001", marks=pytest.mark.slow)],
+    ("path", "processes", "threads", "epsilon", "spec"),
+    [
+        ("file", 2, 16, "0.01", replace(ONE, **LINED)),
+        ("file", 16, 1, "0.02", ONE),
+        ("postgres", 6, 1, "0.04", replace(ONE, **LINED)),
+        pytest.param("file", 16, 4, "0.001", ONE, marks=pytest.mark.slow),
+        pytest.param("postgres", 16, 4, "0.001", ONE, marks=pytest.mark.slow),
+    ],
+    indirect=["path"],
 )
 def test_processes_and_threads_are_granted_exactly_the_budget(
-    tmp_path: Path, processes: int, threads: int, epsilon: str
+    path: str, processes: int, threads: int, epsilon: str, spec: BudgetSpec
 ) -> None:
-    path = tmp_path / "shop.ledger"
-    new_ledger(path, ONE).close()
+    new_ledger(path, spec).close()
     found = run_children("race", path, processes, threads, epsilon, timeout=600)
     assert found["codes"] == [0] * processes
     paid = [query_id for each in found["paid"] for query_id in each]
@@ -36,9 +53,8 @@ def test_processes_and_threads_are_granted_exactly_the_budget(
         assert ledger.verify().problems == ()
 
 
-def killed(tmp_path: Path, tries: int, seed: int) -> None:
-    path = tmp_path / "shop.ledger"
-    new_ledger(path).close()
+def killed(path: str, tries: int, seed: int, spec: BudgetSpec = LARGE) -> None:
+    new_ledger(path, spec).close()
     found = run_children("kills", path, tries, seed, timeout=tries * 2 + 60)
     print(f"{tries} processes killed: {found}")  # noqa: T201  pytest -s shows how many
     assert found["tries"] == tries
@@ -49,18 +65,17 @@ def killed(tmp_path: Path, tries: int, seed: int) -> None:
     assert found["answers"] <= found["charges"] <= found["answers"] + tries
 
 
-def test_no_answer_of_a_killed_process_is_without_its_charge(tmp_path: Path) -> None:
-    killed(tmp_path, tries=20, seed=1)
+def test_no_answer_of_a_killed_process_is_without_its_charge(path: str) -> None:
+    killed(path, tries=12, seed=1, spec=replace(LARGE, **LINED))
 
 
 @pytest.mark.slow
-def test_no_answer_of_a_thousand_killed_processes_is_without_its_charge(tmp_path: Path) -> None:
-    killed(tmp_path, tries=1000, seed=2)
+def test_no_answer_of_a_thousand_killed_processes_is_without_its_charge(path: str) -> None:
+    killed(path, tries=1000, seed=2)
 
 
-def test_a_child_goes_on_with_the_ledger_after_its_parent_closed_it(tmp_path: Path) -> None:
+def test_a_child_goes_on_with_the_ledger_after_its_parent_closed_it(path: str) -> None:
     # SQLite alone loses what the child commits after the parent has closed its connection
-    path = tmp_path / "shop.ledger"
     new_ledger(path).close()
     found = run_children("fork", path)
     assert found["code"] == 0
@@ -72,12 +87,11 @@ def test_a_child_goes_on_with_the_ledger_after_its_parent_closed_it(tmp_path: Pa
         assert ledger.verify().problems == ()
 
 
-def test_forks_among_threads_lose_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "shop.ledger"
+def test_forks_among_threads_lose_nothing(path: str) -> None:
     new_ledger(path).close()
-    found = run_children("fork_among_threads", path, 8)
-    assert found["codes"] == [0] * 8
-    assert found["children"] == 8
+    found = run_children("fork_among_threads", path, 5)
+    assert found["codes"] == [0] * 5
+    assert found["children"] == 5
     with open_ledger(path) as ledger:
         assert {entry.query_id for entry in ledger.entries()} == set(found["paid"])
         assert ledger.verify().problems == ()

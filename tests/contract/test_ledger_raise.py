@@ -26,10 +26,9 @@ ONE = budget("1", "0", AccountantKind.PURE, "0")
 TWO = budget("2", "0", AccountantKind.PURE, "0")
 
 
-@pytest.fixture(params=["memory", "file"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    where = ":memory:" if request.param == "memory" else tmp_path / "shop.ledger"
-    with new_ledger(where, ONE) as opened:
+@pytest.fixture
+def ledger(anywhere: str | Path) -> Iterator[Ledger]:
+    with new_ledger(anywhere, ONE) as opened:
         yield opened
 
 

@@ -25,6 +25,13 @@ EXPECTED = {
         r"Male: \d+ adults, \d+\.\d years old",
         r"\d+\.\d %\s+\d+  High school graduate",
     ],
+    "daily.py": [
+        r"Asked epsilon 0.\d+ of `sales`",
+        r"whole.yaml: 7 days were answered",
+        r"Day 366, 2026-01-01: about \d+ sales",
+        r"debits 1 block of day: 2026-01-01",
+        r"daily.yaml: 366 days were answered",
+    ],
     "gradient_descent.py": [
         r"weights: one -?\d",
         r"20 steps of epsilon 0.1 on samples of 5% of 5\d{4} persons",

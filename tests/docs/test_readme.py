@@ -14,6 +14,7 @@ import pytest
 
 from dp_sql import errors
 from dp_sql.cli.words import ABOVE, AGGREGATES, FUNCTIONS
+from dp_sql.schema.loader import load
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -111,12 +112,14 @@ def test_commands_and_queries_print_what_the_readme_shows(tmp_path: Path) -> Non
 
 
 def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
-    (code,) = blocks("python")
+    code, again = blocks("python")
     printed = run([sys.executable, "-W", "error", "-c", code], tmp_path).splitlines()
     assert re.fullmatch(r"\['n', 'mean'\] \[\(\d+, \d+\.\d+\)\]", printed[0])
     assert re.fullmatch(r"\[\(\(\d+\.\d+, \d+\.\d+\), \(\d+\.\d+, \d+\.\d+\)\)\]", printed[1])
     assert printed[2] == "1/2"
     assert any("SUM(cds)" in line.upper().replace("CDS", "cds") for line in printed)
+    printed = run([sys.executable, "-W", "error", "-c", again], tmp_path).splitlines()
+    assert printed == ["True {}", "1/10"]
 
 
 def test_the_two_commands_stand_there_and_ci_runs_the_second() -> None:
@@ -142,10 +145,20 @@ def test_every_error_code_is_explained() -> None:
 
 
 def test_the_schema_of_the_readme_is_that_of_the_demo() -> None:
-    (shown,) = blocks("yaml")
+    shown = blocks("yaml")[0]
     for file in ("dp_sql/demo/cdnow.yaml", "schemas/cdnow.yaml"):
         text = (ROOT / file).read_text(encoding="utf-8")
         assert shown == text[text.index("version: 1") :]
+
+
+def test_the_parts_of_schemas_that_the_readme_shows_are_accepted(tmp_path: Path) -> None:
+    for number, part in enumerate(blocks("yaml")[1:]):
+        file = tmp_path / f"{number}.yaml"
+        columns = "    columns: {customer_id: {type: integer}}\n"
+        file.write_text(
+            f"version: 1\ndatabase: duckdb:///shop.duckdb\n{part}{columns}", encoding="utf-8"
+        )
+        assert load(file).people is not None
 
 
 @pytest.mark.parametrize("word", [*FUNCTIONS, *AGGREGATES, *ABOVE])

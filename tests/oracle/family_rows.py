@@ -131,12 +131,19 @@ class Maker:
         a, b = self.owned(depth), self.owned()
         kind, on = pick(self.r, ("LEFT", "LEFT", "LEFT OUTER", "RIGHT", "FULL")), self._on(a, b)
         left, right = a.names["uid"], b.names["uid"]
-        owner = {"RIGHT": right, "FULL": f"COALESCE({left}, {right})"}.get(kind, left)
+        picked = pick(self.r, (
+            f"COALESCE({left}, {right})", f"COALESCE({right}, {left})",
+            f"CASE WHEN {left} IS NULL THEN {right} ELSE {left} END",
+            f"CASE WHEN {right} IS NOT NULL THEN {right} ELSE {left} END",
+            f"IF({left} IS NULL, {right}, {left})",
+        ))  # fmt: skip
+        owner = {"RIGHT": right, "FULL": picked}.get(kind, left)
         text = f"{a.text} {kind} JOIN {b.text} ON {on}"
         if self.r.random() < 0.2:
             c = self.owned()
             word = pick(self.r, ("JOIN", "LEFT JOIN", "SEMI JOIN"))
-            text = f"{a.text} {kind} JOIN ({b.text} {word} {c.text} ON {self._on(b, c)}) ON {on}"
+            meet = "USING (uid)" if self.r.random() < 0.4 else f"ON {self._on(b, c)}"
+            text = f"{a.text} {kind} JOIN ({b.text} {word} {c.text} {meet}) ON {on}"
         elif self.r.random() < 0.1:
             c, tier = self.owned(), self.alias()
             on_tier = f"{tier}.age = {c.names['x']}"
@@ -283,6 +290,8 @@ class Maker:
             f"ANY_VALUE({number})", f"LEN(LIST({number}))", f"FIRST({number} ORDER BY {by} DESC)",
             f"LIST({number} ORDER BY {by} NULLS FIRST)[-1]", f"CORR({number}, {by})",
             f"{pick(r, ('REGR_SLOPE', 'REGR_R2', 'REGR_INTERCEPT'))}({number}, {by})",
+            f"LIST_{pick(r, ('SUM', 'COUNT', 'UNIQUE', 'MAX'))}(LIST({number}))",
+            f"CAST(LIST_HAS_{pick(r, ('ANY', 'ALL'))}(LIST({number}), [0, 2]) AS INTEGER)",
         )  # fmt: skip
         call = pick(r, (
             "COUNT(*)", f"COUNT({number})", f"SUM({number})", f"AVG({number})", f"MIN({number})",
@@ -293,7 +302,7 @@ class Maker:
             f"{pick(r, ('COVAR_POP', 'COVAR_SAMP', 'REGR_SXY', 'REGR_AVGX'))}({number}, {by})",
             f"COUNT_IF({write.condition(0)})", f"SUM(DISTINCT {number})",
         ))  # fmt: skip
-        filtered = r.random() < 0.2 and not call.startswith(("LEN", "FIRST", "LIST"))
+        filtered = r.random() < 0.2 and not call.startswith(("LEN", "FIRST", "LIST", "CAST"))
         return f"{call} FILTER (WHERE {write.condition(0)})" if filtered else call
 
     def having(self, write: Writer) -> str:
@@ -329,7 +338,9 @@ class Maker:
         )
         shift = (f"LAG({x})", f"LEAD({x}, 1, 0)", f"LAG({x}, 2)", f"LEAD({x}) ")
         place = (f"FIRST_VALUE({x})", f"LAST_VALUE({x})", f"NTH_VALUE({x}, 2)")
-        total = (f"SUM({x})", f"AVG({x})", f"MIN({x})", f"MAX({x})", f"COUNT({x})", "COUNT(*)")
+        total = (f"SUM({x})", f"AVG({x})", f"MIN({x})", f"MAX({x})", f"COUNT({x})", "COUNT(*)",
+                 f"COUNT(DISTINCT {x})", f"MEDIAN(CAST({x} AS DOUBLE))", f"QUANTILE_DISC({x}, 0.3)",
+                 f"SUM({x}) FILTER (WHERE {x} > 0)", f"COUNT(*) FILTER (WHERE {x} <> 2)")  # fmt: skip
         form = r.randrange(4)
         if form < 2:
             return f"{pick(r, rank + shift)} OVER ({window})"

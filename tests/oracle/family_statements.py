@@ -58,6 +58,10 @@ def matched(make: Maker) -> Rows:
         f"EXISTS (SELECT 1 {inside})", f"NOT EXISTS (SELECT * {inside})",
         f"{rows.names['x']} {word} (SELECT {other.names['x']} {inside})",
         f"{u} IN (SELECT {v} FROM {other.text} WHERE {own})",
+        f"EXISTS (SELECT 1 {inside} UNION ALL SELECT 1 FROM persons AS p9 WHERE p9.uid = {u})",
+        f"EXISTS (SELECT 1 FROM (SELECT 1 {inside}) AS q9)",
+        (f"{rows.names['x']} {word} (SELECT {other.names['x']} {inside} UNION SELECT age FROM persons AS p9 "
+        f"WHERE p9.uid = {u})"),
         f"{u} NOT IN (SELECT {v} FROM {other.text} WHERE {v} IS NOT NULL AND {own})",
         f"({u}, {rows.names['x']}) {word} (SELECT {v}, {other.names['x']} FROM {other.text})",
         f"({rows.names['x']}, {make.condition(rows)}) {word} (SELECT {other.names['x']}, "
@@ -69,7 +73,9 @@ def matched(make: Maker) -> Rows:
 def scalar(make: Maker) -> Rows:
     """Return rows with a scalar subquery on the same person's rows, compared or as a column."""
     r, rows, other = make.r, make.nested(make.owned(1)), make.owned()
-    same = and_(f"{other.names['uid']} = {rows.names['uid']}", other.where)
+    more = pick(r, ("", f"{other.names['x']} <= {rows.names['x']}", (f"{other.names['x']} <> 1 OR "
+                    f"{rows.names['x']} IS NULL")))  # fmt: skip
+    same = and_(f"{other.names['uid']} = {rows.names['uid']}", other.where, more and f"({more})")
     call = make.sub_aggregate(Writer(r, other.names))
     value = f"(SELECT {call} FROM {other.text} WHERE {same})"
     if r.random() < 0.25:
@@ -101,6 +107,8 @@ def top_of_person(make: Maker) -> Rows:
                     "{} JOIN LATERAL ({}) AS {} ON TRUE"))  # fmt: skip
     if form == 7:  # one row of aggregates for every outer row
         items = f"SUM({other.names['x']}) AS x, COUNT(*) AS n"
+        body += pick(r, ("", f" AND {other.names['x']} >= {rows.names['x']}"))
+        body += pick(r, ("", " HAVING COUNT(*) > 1"))
         names = rows.names | {"x": f"CLAMP({a}.{pick(r, ('x', 'n'))}, -3, 4)"}
         return Rows(join.format(rows.text, f"SELECT {items} {body}", a), names)
     if form == 0:  # groups of what the outer row sees

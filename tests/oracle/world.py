@@ -42,6 +42,8 @@ class Seen:
 class NoState:
     """A budget without a history, for EXPLAIN."""
 
+    people = None
+
     def lines(self) -> list[str]:
         return []
 
@@ -96,8 +98,9 @@ class World:
         public = stages.StagedFacts(query, self.engine, self._post)
         prepared = stages.prepare(query, self.catalog, self.engine, public, self._post, spent)
         sent = tuple(text for s in prepared.steps for text in self.engine.statements(s.plan))
-        answer, _ = stages.run(prepared, self.catalog, self.engine, self._post, self._sampler)
-        told = explanation(prepared, self.catalog, {t: NoState() for t in prepared.costs})  # type: ignore[misc]
+        course = stages.Course(prepared, self.catalog, self._post)
+        answer = course.finish(stages.fresh(self.engine, self._post, self._sampler))
+        told = explanation(prepared, self.catalog, {t: NoState() for t in prepared.costs}, {}, {})  # type: ignore[misc]
         return Seen(sent, answer.columns, answer.types, prepared.costs, told, answer.rows)
 
     def __enter__(self) -> Self:

@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shop(folder: Path) -> Iterator[dp_sql.Connection]:
-    with dp_sql.connect(folder / "visits.yaml", ledger=":memory:") as connection:
+    with dp_sql.connect(folder / "visits.yaml", ledger=":memory:", reuse=False) as connection:
         yield connection
 
 

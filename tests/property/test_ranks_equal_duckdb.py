@@ -37,13 +37,23 @@ CALLS = (
     "PERCENTILE_CONT(0.3) WITHIN GROUP (ORDER BY n DESC)", "QUANTILE_CONT(n, [0.25, 0.5, 0.75])",
     "PERCENTILE_DISC(0.75) WITHIN GROUP (ORDER BY n DESC)", "MEDIAN(n) FILTER (WHERE n > 3)",
     "QUANTILE_DISC(n, [0.1, 0.5, 0.9, 1])", "QUANTILE_CONT(n, 0)", "MEDIAN(2 * n + 1)",
+    "QUANTILE_CONT(n, [0.25, 0.5, 0.75])[1]", "QUANTILE_DISC(n, [0.1, 0.9])[-1]",
+    "QUANTILE(n, [0.1, 0.9])[2]",
+    "[7, 8, 9][CAST(MIN(n) AS INTEGER) + 7]",
     "MAX(n) - MIN(n)", "MODE(g)", "MEDIAN(n) FILTER (WHERE g = 'a')",
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["user", "event"])
+OPENED = {
+    "user": ("user", ""),
+    "event": ("event", ""),
+    "tree": ("user", "mechanisms: {quantiles: [tree]}"),
+}
+
+
+@pytest.fixture(scope="module", params=OPENED)
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> object:
-    yield from both(tmp_path_factory.mktemp("ranks"), request.param)
+    yield from both(tmp_path_factory.mktemp("ranks"), *OPENED[request.param])
 
 
 LOCAL = {
@@ -89,7 +99,7 @@ def both(folder: Path, level: str, more: str = "") -> Iterator[object]:
         text = text.replace("unit: person, ", "").replace("    owner: uid\n", "")
         text = re.sub("    limits.*\n", "", text)
     (folder / "schema.yaml").write_text(text)
-    connection = dp_sql.connect(folder / "schema.yaml", ledger=":memory:")
+    connection = dp_sql.connect(folder / "schema.yaml", ledger=":memory:", reuse=False)
     plain = duckdb.connect(str(folder / "rows.duckdb"), read_only=True)
     yield connection, plain
     connection.close()
@@ -162,3 +172,44 @@ def test_the_distance_to_a_condition_counts_the_rows_where_it_is_not_true(
         "NOT TRUE AND free = 'x') AS e FROM rows GROUP BY g ORDER BY g"
     ).fetchall()
     assert found == wanted
+
+
+def test_steps_of_one_ratio_hold_the_digits_of_small_values(tmp_path: Path) -> None:
+    plain = duckdb.connect(str(tmp_path / "rows.duckdb"))
+    plain.execute("CREATE TABLE rows(uid BIGINT, f DOUBLE, n BIGINT)")
+    small = [None, "'nan'", 0, -5, 0.02, 0.5, 3.25, 3.5, 4, 1000, 2e6, "'infinity'"]
+    plain.execute(
+        "INSERT INTO rows VALUES "
+        + ", ".join(f"({i}, {'NULL' if f is None else f}, {10 * i})" for i, f in enumerate(small))
+    )
+    plain.close()
+    (tmp_path / "schema.yaml").write_text(WIDE)
+    with dp_sql.connect(tmp_path / "schema.yaml", ledger=":memory:") as connection:
+        explained = connection.explain("SELECT MEDIAN(f), MEDIAN(n) FROM rows", epsilon="1")
+        assert "in [0.01, 1e+06], 65536 steps of one ratio" in explained
+        ((low, half, place, high, many, n),) = connection.sql(
+            "SELECT MIN(f), MEDIAN(f), QUANTILE_DISC(f, 0.3), MAX(f), QUANTILE_CONT(f, [0.5, 0.95])[2], "
+            "QUANTILE_DISC(n, 0.5) FROM rows",
+            epsilon="1e9",
+        ).fetchall()
+    # in order, NULL and NaN left out: 0.01, 0.01, 0.02, 0.5, 3.25, 3.5, 4, 1000, 1e6, 1e6
+    assert (low, high) == (0.01, 1e6)
+    assert half == pytest.approx(3.375, rel=3e-4)
+    assert place == pytest.approx(0.02, rel=3e-4)
+    assert many == pytest.approx(1e6, rel=3e-4)
+    assert n == 50
+
+
+WIDE = """
+version: 1
+database: duckdb:///rows.duckdb
+privacy: {level: user, adjacency: add_remove, unit: person, caps: {epsilon: 1e12}}
+tables:
+  rows:
+    owner: uid
+    budget: {epsilon: 1e18, delta: 0.1, accountant: sequential}
+    columns:
+      uid: {type: bigint}
+      f: {type: double, bounds: [0.01, 1e6]}
+      n: {type: bigint, bounds: [1, 10000000]}
+"""

@@ -124,7 +124,7 @@ def test_blocks_are_duckdbs_at_a_large_epsilon(
     monkeypatch.setattr(planner.secrets, "randbits", lambda _: KEY)
     assert set(ARGUMENTS) == set(AGGREGATES)
     unit = "uid" if level == "user" else "uid, n, f + 0.0, m, g"
-    with dp_sql.connect(folder / f"{level}.yaml", ledger=":memory:") as con:
+    with dp_sql.connect(folder / f"{level}.yaml", ledger=":memory:", reuse=False) as con:
         sql = f"SELECT g, {CALLS} FROM rows WHERE g < 'd' GROUP BY ROLLUP (g) ORDER BY g"
         for group, *values in con.sql(sql, epsilon=10**9).fetchall():
             where = "true" if group is None else f"g = '{group}'"
@@ -144,7 +144,7 @@ def test_shapes_of_persons_are_duckdbs(folder: Path, plain: duckdb.DuckDBPyConne
     columns = [f"{name}_{x}" for name in names for x in ("f", "n")]
     inner = f"(SELECT uid, {inner} FROM rows WHERE m < 0.5 GROUP BY uid) AS q"
     clamped = ", ".join(f"AVG(CLAMP({c}, -9, 99)) AS {c}" for c in columns)
-    with dp_sql.connect(folder / "user.yaml", ledger=":memory:") as con:
+    with dp_sql.connect(folder / "user.yaml", ledger=":memory:", reuse=False) as con:
         [found] = con.sql(f"SELECT {clamped} FROM {inner}", epsilon=10**9).fetchall()
     wanted = ", ".join(f"avg(CASE WHEN {c} > -9 THEN least({c}, 99) ELSE {c} END)" for c in columns)
     assert found == pytest.approx(
@@ -153,7 +153,7 @@ def test_shapes_of_persons_are_duckdbs(folder: Path, plain: duckdb.DuckDBPyConne
 
 
 def test_a_group_of_nobody_is_the_middle(folder: Path) -> None:
-    with dp_sql.connect(folder / "user.yaml", ledger=":memory:") as con:
+    with dp_sql.connect(folder / "user.yaml", ledger=":memory:", reuse=False) as con:
         sql = "SELECT g, SAMPLE_AND_AGGREGATE('median', n, 1, 4, 3) AS v FROM rows GROUP BY g ORDER BY g"
         assert con.sql(sql, epsilon=10**8).fetchall()[3] == ("d", pytest.approx(2.5))
         sql = "SELECT SAMPLE_AND_AGGREGATE('sum', n, 1, 4, 3) FROM rows WHERE n > 30"

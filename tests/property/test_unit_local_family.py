@@ -118,6 +118,10 @@ STATEMENTS = {
     "MAD(f) AS a, SKEWNESS(f) AS b, KURTOSIS(x) AS c FROM visits GROUP BY uid) AS q",
     "near frame": "SELECT SUM(CLAMP(w, -5, 5)) FROM (SELECT uid, SUM(f) OVER (PARTITION BY uid ORDER BY d "
     "RANGE BETWEEN INTERVAL 1 DAY PRECEDING AND CURRENT ROW) AS w FROM visits) AS q",
+    "quantile window": "SELECT SUM(CLAMP(w, -1, 2)), SUM(m), SUM(CLAMP(n, 0, 4)) FROM (SELECT uid, "
+    "MEDIAN(f) OVER (PARTITION BY uid ORDER BY d ROWS BETWEEN 3 PRECEDING AND CURRENT ROW) AS w, "
+    "QUANTILE_CONT(f, 0.3) OVER (PARTITION BY uid, s) AS m, COUNT(DISTINCT f) OVER (PARTITION BY uid "
+    "ORDER BY d) AS n FROM visits) AS q",
     "top of person": "SELECT SUM(q.total), COUNT(*) FROM persons p, LATERAL (SELECT o.total FROM orders o "
     "WHERE o.uid = p.uid ORDER BY o.day LIMIT 2) AS q",
 }  # fmt: skip

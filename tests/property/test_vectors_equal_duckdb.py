@@ -47,7 +47,7 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         text = text.replace("unit: person, ", "").replace("    owner: uid\n", "")
         text = re.sub("    limits.*\n", "", text)
     (folder / "schema.yaml").write_text(text)
-    connection = dp_sql.connect(folder / "schema.yaml", ledger=":memory:")
+    connection = dp_sql.connect(folder / "schema.yaml", ledger=":memory:", reuse=False)
     plain = duckdb.connect(str(folder / "rows.duckdb"), read_only=True)
     yield connection, plain
     connection.close()

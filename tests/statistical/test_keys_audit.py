@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rates(folder: Path, rule: str) -> list[tuple[int, int]]:
     """Return, for keys of 1 to MOST units, how many showed, and of how many."""
     (folder / "schema.yaml").write_text(SCHEMA.replace("RULE", rule), encoding="utf-8")
-    with dp_sql.connect(folder / "schema.yaml", ledger=":memory:") as connection:
+    with dp_sql.connect(folder / "schema.yaml", ledger=":memory:", reuse=False) as connection:
         result = connection.sql("SELECT g FROM rows GROUP BY g", epsilon="1", delta=str(DELTA))
         assert result.cost["rows"].delta <= Fraction(str(DELTA))
         shown = np.array([row[0] for row in result.fetchall()], dtype=int)

@@ -55,7 +55,7 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp_sql.Conn
             "t(name, lat, lon)"
         )
     (folder / "schema.yaml").write_text(SCHEMA)
-    with dp_sql.connect(folder / "schema.yaml", ledger=":memory:") as made:
+    with dp_sql.connect(folder / "schema.yaml", ledger=":memory:", reuse=False) as made:
         yield made
 
 

@@ -44,6 +44,11 @@ tables:
 """
 # one row more, as (x, y), and the statistic that an attacker looks at
 CASES = {
+    "owners": ("COUNT(DISTINCT uid)", (4, 4)),
+    "deviation": ("STDDEV_SAMP(x)", (8, 4)),
+    "slope": ("REGR_SLOPE(y, x)", (8, 8)),
+    "all": ("CAST(BOOL_AND(x < 8) AS INTEGER)", (8, 4)),
+    "distance": ("DISTANCE_TO(x < 8)", (8, 4)),
     "count": ("COUNT(*)", (4, 4)),
     "sum": ("SUM(x)", (8, 4)),
     "mean": ("AVG(x)", (8, 4)),
@@ -57,6 +62,8 @@ CASES = {
     "minimum": ("MIN(x)", (0, 4)),
     "mode": ("MODE(x)", (8, 4)),
     "top": ("TOP_K(x, 2)[2]", (8, 4)),
+    "bins": ("HISTOGRAM(x, [4])[4]", (4, 4)),
+    "rest": ("COALESCE(HISTOGRAM(x, [4])[2147483647], 0)", (8, 4)),
     "blocks": ("SAMPLE_AND_AGGREGATE('max', x, 5, 8, 1)", (8, 4)),
     "distinct": ("COUNT(DISTINCT x)", (8, 4)),
     "vector": ("VECTOR_SUM([x, y], 2)[1]", (8, 0)),
@@ -96,7 +103,7 @@ def answers(
             f"(VALUES {values}) AS v(u, x, y)"
         )
         con.close()
-        with dp_sql.connect(here / "schema.yaml", ledger=":memory:") as connection:
+        with dp_sql.connect(here / "schema.yaml", ledger=":memory:", reuse=False) as connection:
             sql = f"SELECT {call} AS v FROM rows GROUP BY g"
             asked: dict[str, str] = {"epsilon": str(EPSILON), "delta": "1e-9", **amounts}
             found = connection.sql(sql, **asked).fetchall()  # type: ignore[arg-type]
@@ -115,7 +122,9 @@ def check(
     assert bound <= EPSILON
 
 
-@pytest.mark.parametrize("name", ["median", "mode", "distinct", "correlation", "vector", "blocks"])
+@pytest.mark.parametrize(
+    "name", ["median", "mode", "bins", "distinct", "correlation", "vector", "blocks"]
+)
 def test_neighbours_look_no_more_different_than_claimed(name: str, tmp_path: Path) -> None:
     check(tmp_path, name, level="event", runs=2_000)
 
@@ -148,6 +157,42 @@ def test_the_audit_finds_a_rate_that_is_too_fast(
     monkeypatch.setattr(chooser, "rate_below", fast)
     call, more = CASES[name]
     samples = answers(tmp_path, call, more, level="event", runs=40_000, kind="permute_and_flip")
+    assert epsilon_at_least(*samples) > EPSILON
+
+
+TREE = {"ranks": "tree"}
+
+
+@pytest.mark.parametrize("level", ["event", pytest.param("user", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        ("median", 2_000),
+        *(pytest.param(n, 10_000, marks=pytest.mark.slow) for n in ("quantile", "maximum")),
+    ],
+)
+def test_neighbours_look_no_more_different_by_a_tree(
+    name: str, runs: int, level: str, tmp_path: Path
+) -> None:
+    call, more = CASES[name]
+    assert (
+        epsilon_at_least(*answers(tmp_path, call, more, level=level, runs=runs, **TREE)) <= EPSILON
+    )
+
+
+@pytest.mark.parametrize("name", ["median", "bins"])
+def test_the_audit_finds_a_tree_or_bins_with_little_noise(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = chooser.Chooser.laplace
+
+    def less(self: chooser.Chooser, times: int = 1) -> tuple[int, int]:
+        lattice, scale = known(self, times)
+        return lattice, scale // 16
+
+    monkeypatch.setattr(chooser.Chooser, "laplace", less)
+    call, more = CASES[name]
+    samples = answers(tmp_path, call, more, level="event", runs=4_000, **TREE)
     assert epsilon_at_least(*samples) > EPSILON
 
 

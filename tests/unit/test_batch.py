@@ -46,12 +46,31 @@ def people(tmp_path: Path) -> Iterator[dp_sql.Connection]:
     (tmp_path / "towns.csv").write_text("town\noslo\nrome\n")
     path = tmp_path / "people.yaml"
     path.write_text(SCHEMA, encoding="utf-8")
-    with dp_sql.connect(path, ledger=":memory:") as connection:
+    with dp_sql.connect(path, ledger=":memory:", reuse=False) as connection:
         yield connection
 
 
 def epsilons(results: list[dp_sql.Result]) -> list[Fraction]:
     return [r.cost["people"].epsilon if r.cost else Fraction(0) for r in results]
+
+
+def test_statements_of_a_batch_read_samples_of_their_own(people: dp_sql.Connection) -> None:
+    sizes = set()
+    for _ in range(6):
+        first, second = people.batch([COUNT, CITIES], epsilon=150, sample_rate="0.5")
+        ((whole,),) = first.fetchall()
+        sizes.add((whole, sum(n for _, n in second.fetchall())))
+        assert first.notes == (
+            "Numbers are those of a sample that holds each unit with probability 0.5.",
+        )
+    assert len({one for one, _ in sizes}) > 1
+    assert any(one != other for one, other in sizes)
+    noisy = people.batch([COUNT, CITIES], epsilon=1, sample_rate="0.5")
+    assert sum(epsilons(noisy)) <= 1
+    with pytest.raises(ParameterError, match="sample_rate"):
+        people.batch([COUNT], epsilon=1, sample_rate=2)
+    with pytest.raises(QueryError, match="private keys"):
+        people.batch([COUNT, NAMES], epsilon=1, sample_rate="0.5")
 
 
 def test_answers_come_in_order_and_at_huge_epsilon_are_duckdbs(people: dp_sql.Connection) -> None:
@@ -150,15 +169,15 @@ def test_a_batch_with_a_statement_that_is_refused_charges_nothing(
 def test_a_failure_leaves_all_charged_and_unanswered(
     people: dp_sql.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, calls = stages.run, []
+    finish, calls = stages.Course.finish, []
 
     def failing(*arguments: Any) -> Any:
         calls.append(people.budget()["people"].statements)
         if len(calls) == 2:
             raise EngineError("it failed")
-        return run(*arguments)
+        return finish(*arguments)
 
-    monkeypatch.setattr(stages, "run", failing)
+    monkeypatch.setattr(stages.Course, "finish", failing)
     with pytest.raises(EngineError):
         people.batch([COUNT, CITIES, COUNT], epsilon=1)
     assert calls == [3, 3]  # all are charged before the first row is read

@@ -154,32 +154,31 @@ def test_the_rules_of_guarantees_promise_an_epsilon_for_all_noise() -> None:
 )
 def test_a_refusal_names_the_sum_that_has_no_room(accountant: AccountantKind, message: str) -> None:
     rule = rule_of(budget("1", "2e-6", accountant))
-    error = refusal("purchases", rule, spend_of(rule, *[laplace("0.01")] * 300), laplace("0.5"))
+    error = refusal("`purchases`", rule, spend_of(rule, *[laplace("0.01")] * 300), laplace("0.5"))
     assert error.message == message
     assert error.hint is not None
     assert error.hint.endswith("would fit")
-    wide = refusal("purchases", rule, NOTHING, gaussian(1, "5", "1e-9"))
+    wide = refusal("`purchases`", rule, NOTHING, gaussian(1, "5", "1e-9"))
     assert ("would fit" in (wide.hint or "")) == (accountant is ADVANCED)
 
 
 def test_a_refusal_names_what_is_asked_what_is_left_and_what_would_fit() -> None:
     rule = rule_of(budget("1", "0", PURE, "0"))
-    error = refusal("purchases", rule, spend_of(rule, laplace("0.8")), laplace("0.5"))
+    error = refusal("`purchases`", rule, spend_of(rule, laplace("0.8")), laplace("0.5"))
     assert str(error) == (
         "Asked epsilon 0.5 of `purchases`; 0.2 of epsilon 1 is left.\n"
         "Instead: epsilon = 0.2 would fit"
     )
     full = spend_of(rule, laplace("0.5"), laplace("0.5"))
-    assert str(refusal("purchases", rule, full, laplace("0.5"))) == (
-        "Asked epsilon 0.5 of `purchases`; nothing of epsilon 1 is left. No smaller epsilon fits "
-        "either."
+    assert str(refusal("`purchases`", rule, full, laplace("0.5"))) == (
+        "Asked epsilon 0.5 of `purchases`; nothing of epsilon 1 is left."
     )
 
 
 def test_a_refusal_of_the_renyi_accountant_names_both_rules() -> None:
     rule = rule_of(budget("1"))
     spent = spend_of(rule, *[laplace("0.01")] * 300)
-    error = refusal("purchases", rule, spent, laplace("0.5"))
+    error = refusal("`purchases`", rule, spent, laplace("0.5"))
     assert error.message == (
         "Asked epsilon 0.5 of `purchases`; nothing of epsilon 1 is left as a plain sum, and "
         "0.209263 of 0.535453 by the Rényi rule, of which the statement asks 0.468223."
@@ -187,29 +186,31 @@ def test_a_refusal_of_the_renyi_accountant_names_both_rules() -> None:
     assert error.hint is not None
     assert error.hint.startswith("epsilon = 0.")
     after_gauss = spend_of(rule, gaussian(6))
-    assert "a smaller epsilon" in str(refusal("t", rule, after_gauss, gaussian(6)))
+    unknown = refusal("`t`", rule, after_gauss, gaussian(6))
+    assert unknown.by_epsilon
+    assert unknown.hint is unknown.fitting is None
 
 
 def test_a_refusal_about_delta_says_so() -> None:
     rule = rule_of(budget("10", "1e-6", RENYI, "5e-7"))
     spent = spend_of(rule, selection("0.01", "4.5e-7"))
-    assert str(refusal("t", rule, spent, selection("0.01", "1e-7"))) == (
+    assert str(refusal("`t`", rule, spent, selection("0.01", "1e-7"))) == (
         "Asked 1e-07 of the delta of key selection of `t`; 5e-08 of 5e-07 is left.\n"
         "Instead: a smaller delta, or keys whose values the schema lists: they need no delta"
     )
     advanced = rule_of(budget("10", "1e-6", ADVANCED, "5e-7"))
-    error = refusal("t", advanced, NOTHING, gaussian(10, "1", "3e-6"))
+    error = refusal("`t`", advanced, NOTHING, gaussian(10, "1", "3e-6"))
     assert error.message == (
         "Asked 3e-06 of the delta of statements of `t`; 5e-07 of 5e-07 is left."
     )
     sequential = rule_of(budget("10", "1e-6", SEQUENTIAL, "0"))
-    error = refusal("t", sequential, NOTHING, gaussian(10, "1", "3e-6"))
+    error = refusal("`t`", sequential, NOTHING, gaussian(10, "1", "3e-6"))
     assert error.message == "Asked 3e-06 of delta of `t`; 1e-06 of 1e-06 is left."
 
 
 def test_a_refusal_of_gaussian_noise_by_the_pure_accountant_says_why() -> None:
     rule = rule_of(budget("10", "1e-6", PURE, "0"))
-    error = refusal("t", rule, NOTHING, gaussian(10))
+    error = refusal("`t`", rule, NOTHING, gaussian(10))
     assert "no finite epsilon" in error.message
     assert error.hint is not None
     assert "Laplace" in error.hint

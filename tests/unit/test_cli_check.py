@@ -32,7 +32,7 @@ def test_a_sound_schema_has_no_errors_and_nothing_is_written(schema: Path) -> No
     assert "purchases, protected, 4 columns, owner: customer_id" in text
     assert "every declared column" in text
     assert report.lines[-1] == "Nothing is wrong."
-    assert not schema.with_suffix(".ledger").exists()
+    assert not schema.with_name("dp_sql.ledger").exists()
 
 
 def test_a_column_without_bounds_is_told_and_is_no_error(schema: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_budget_that_was_edited_is_an_error(schema: Path) -> None:
 
 
 def test_a_damaged_ledger_is_an_error_and_the_data_are_checked_all_the_same(schema: Path) -> None:
-    schema.with_suffix(".ledger").write_bytes(b"no ledger" * 200)
+    schema.with_name("dp_sql.ledger").write_bytes(b"no ledger" * 200)
     report = check_schema(schema)
     assert report.errors == 1
     assert any("every declared column" in line for line in report.lines)

@@ -133,7 +133,7 @@ def test_the_ledger_remembers_who_asked_and_what_is_left(run: Run, schema: str) 
     second = run("query", schema, "-c", COUNT, "--epsilon", "1")
     assert first.status == second.status == 0
     assert first.err != second.err
-    assert Path(schema).with_suffix(".ledger").is_file()
+    assert Path(schema).with_name("dp_sql.ledger").is_file()
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_schema_alone_opens_the_shell(run: Run, schema: str) -> None:
     assert ran.status == 0
     assert "purchases" in ran.out
     assert "one" not in ran.out
-    assert not Path(schema).with_suffix(".ledger").with_name("memory").exists()
+    assert not Path(schema).with_name("dp_sql.ledger").with_name("memory").exists()
 
 
 def test_a_pipe_goes_on_after_an_error_and_ends_with_status_1(run: Run, schema: str) -> None:
@@ -273,7 +273,8 @@ def test_the_program_ends_with_all_that_it_wrote_and_a_finished_ledger(
     assert (ended.returncode, len(ended.stdout.splitlines())) == (0, 2)
     assert ended.stderr.startswith("Cost to purchases: epsilon 1. Left: epsilon 9 ")
     assert not Path(f"{ledger}-wal").exists()
-    assert run(*asked, "1").err.startswith("Cost to purchases: epsilon 1. Left: epsilon 8 ")
+    assert run(*asked, "1").err == "It was released before, and is free.\n"
+    assert run(*asked, "0.5").err.startswith("Cost to purchases: epsilon 0.5. Left: epsilon 8.5 ")
     refused = program(*asked, "100")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("Error")

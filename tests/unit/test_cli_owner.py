@@ -53,9 +53,9 @@ def run(*arguments: object) -> int:
 def test_a_table_that_is_not_registered_shows_what_is_declared(schema: Path) -> None:
     text = budgets_text(Where(schema), None)
     assert text.startswith("purchases\n  not registered yet; declared: epsilon 10, delta 1e-06")
-    assert not schema.with_suffix(".ledger").exists()
+    assert not schema.with_name("dp_sql.ledger").exists()
     assert "not registered" in budgets_text(Where(schema, ledger=":memory:"), None)
-    open_ledger(schema.with_suffix(".ledger")).close()
+    open_ledger(schema.with_name("dp_sql.ledger")).close()
     assert "not registered" in budgets_text(Where(schema), None)
 
 
@@ -96,14 +96,14 @@ def test_an_analyst_and_a_lower_amount_raise_nothing(asked: Path) -> None:
             raise_budget(Where(asked), "purchases", "owner", reason)
     with pytest.raises(ParameterError, match="no protected table 'sales'"):
         raise_budget(Where(asked), "sales", "owner", "")
-    with open_ledger(asked.with_suffix(".ledger")) as ledger:
+    with open_ledger(asked.with_name("dp_sql.ledger")) as ledger:
         assert ledger.raises() == []
 
 
 def test_a_table_nobody_connected_to_has_nothing_to_raise(schema: Path) -> None:
     with pytest.raises(LedgerError, match="nothing was asked yet"):
         raise_budget(Where(schema), "purchases", "owner", "")
-    assert not schema.with_suffix(".ledger").exists()
+    assert not schema.with_name("dp_sql.ledger").exists()
 
 
 def test_the_ledger_is_listed_with_raises_in_their_place(asked: Path) -> None:
@@ -118,7 +118,7 @@ def test_the_ledger_is_listed_with_raises_in_their_place(asked: Path) -> None:
     assert "-- None" in third
     assert "raised to │ BUDGET RAISED: consent" in raised
     assert text.endswith("3 statements.\n")
-    ledger = Where(asked.with_suffix(".ledger"))
+    ledger = Where(asked.with_name("dp_sql.ledger"))
     assert entries_text(ledger, "purchases", None, ANY, None) == text
     assert entries_text(ledger, None, "ada", ANY, None).endswith("1 statement.\n")
     assert "grace" not in entries_text(ledger, None, "ada", ANY, None)
@@ -129,7 +129,7 @@ def test_the_ledger_is_listed_with_raises_in_their_place(asked: Path) -> None:
 
 
 def test_a_statement_without_an_answer_is_told(asked: Path) -> None:
-    path = asked.with_suffix(".ledger")
+    path = asked.with_name("dp_sql.ledger")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE statements SET status = 'reserved' WHERE id = 2")
     assert "unanswered" in entries_text(Where(path), None, "grace", ANY, None)
@@ -162,7 +162,7 @@ def test_a_sound_ledger_and_its_export_verify_alike(asked: Path, tmp_path: Path)
 def test_a_changed_ledger_fails_with_its_first_bad_row(
     asked: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = asked.with_suffix(".ledger")
+    path = asked.with_name("dp_sql.ledger")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE statements SET analyst = 'eve' WHERE id = 2")
     assert run("ledger", "verify", path) == 1
@@ -209,4 +209,4 @@ def test_an_analyst_sees_his_or_her_own_statements_alone(asked: Path) -> None:
 def test_no_analyst_is_called_the_owner(schema: Path, name: str) -> None:
     with pytest.raises(ParameterError, match="an analyst can't be called"):
         connect(schema, analyst=name)
-    assert not schema.with_suffix(".ledger").exists()
+    assert not schema.with_name("dp_sql.ledger").exists()

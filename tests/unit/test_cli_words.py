@@ -109,6 +109,8 @@ ARGUMENTS = {
     "BOOL_OR": "dollars > 5",
     "APPROX_QUANTILES": "dollars, 4",
     "DISTANCE_TO": "dollars > 5",
+    "HISTOGRAM": "dollars, [10, 20]",
+    "HISTOGRAM_EXACT": "dollars, [10, 20]",
     "QUANTILE_CONT": "dollars, 0.5",
     "QUANTILE_DISC": "dollars, 0.5",
     "SAMPLE_AND_AGGREGATE": "'median', dollars, 0, 300, 50",

@@ -39,7 +39,7 @@ def opened(tmp_path: Path) -> Open:
         (tmp_path / "people.csv").write_text("id,city,kind,pay\n1,oslo,a,3\n2,oslo,b,4\n")
         text = SCHEMA.replace("NOISE", noise).replace("BUDGET", budget)
         (tmp_path / "people.yaml").write_text(text, encoding="utf-8")
-        return dp_sql.connect(tmp_path / "people.yaml", ledger=":memory:")
+        return dp_sql.connect(tmp_path / "people.yaml", ledger=":memory:", reuse=False)
 
     return connect
 

@@ -36,7 +36,7 @@ def people(tmp_path: Path) -> Iterator[dp_sql.Connection]:
     (tmp_path / "people.csv").write_text("id,city,pay\n1,oslo,3\n2,oslo,4\n", encoding="utf-8")
     path = tmp_path / "people.yaml"
     path.write_text(SCHEMA, encoding="utf-8")
-    with dp_sql.connect(path, ledger=":memory:") as connection:
+    with dp_sql.connect(path, ledger=":memory:", reuse=False) as connection:
         yield connection
 
 

@@ -107,6 +107,47 @@ def test_a_stage_keeps_one_row_of_each_unique_value_whatever_its_query_gave() ->
 
 
 @pytest.mark.parametrize(
+    ("listed", "most"),
+    [
+        ("CROSS JOIN (VALUES (1), (2), (3)) v(n)", 3),
+        ("JOIN (VALUES ('a', 1), ('b', 2)) v(c, n) ON v.c = people.city", 1),
+        ("JOIN (VALUES ('a', 1), ('a', 2)) v(c, n) ON v.c = people.city", 2),
+        ("JOIN (VALUES (2, 'a'), (2, 'b'), (1, 'c')) v(n, c) ON v.n < people.age", 3),
+        ("JOIN range(0, 9, 3) r(n) ON r.n < people.age", 3),
+        ("JOIN generate_series(5, 1, -2) r(n) ON r.n < people.age", 3),
+        ("JOIN range(0, 9) r(n) ON r.n = people.age", 1),
+        ("JOIN unnest([3, 3, 9]) u(n) ON u.n = people.age OR u.n = 3", 3),
+        ("JOIN (SELECT area FROM places ORDER BY area LIMIT 2) v ON v.area < people.age", 2),
+        ("JOIN (SELECT area FROM places UNION SELECT 3) v ON v.area = people.age", 1),
+        ("JOIN (SELECT DISTINCT area % 2 AS n FROM places) v ON v.n = people.age % 2", 1),
+        (
+            "JOIN (SELECT a.n FROM (VALUES (1), (1)) a(n), (VALUES (1), (2)) b(n)) v ON people.age > v.n",
+            4,
+        ),
+    ],
+)
+def test_a_list_of_constants_repeats_a_row_as_often_as_it_says(
+    listed: str, most: int, tmp_path: Path
+) -> None:
+    """The largest change of the plain count by one row is what the analysis says."""
+    sql = f"SELECT COUNT(*) FROM people {listed}"
+    with opened(tmp_path, "nullable: true", "aaab") as connection, duckdb.connect() as plain:
+        found = re.findall(r"Δ1 = (\d+)", connection.explain(sql, epsilon=1))
+        for name in ("people", "places"):
+            plain.execute(f"CREATE TABLE {name} AS FROM '{tmp_path / name}.csv'")
+        everybody = plain.execute(sql).fetchall()[0][0]
+        changes = []
+        for city in ("a", "b"):
+            plain.execute("CREATE OR REPLACE TEMP TABLE gone AS SELECT * FROM people")
+            plain.execute(f"DELETE FROM people WHERE city = '{city}'")
+            changes.append(everybody - plain.execute(sql).fetchall()[0][0])
+            plain.execute("DELETE FROM people")
+            plain.execute("INSERT INTO people FROM gone")
+        assert found == [str(most)]
+        assert max(changes) == most
+
+
+@pytest.mark.parametrize(
     ("more", "cities"), [("nullable: true", "aab"), ("max_frequency: 2", "aaab")]
 )
 def test_a_key_that_occurs_more_often_than_declared_is_refused(

@@ -72,7 +72,7 @@ def test_what_local_sensitivity_does_not_answer_falls_to_the_next(tmp_path: Path
     with opened(tmp_path, f"{SMOOTH}, exponential", f"{TESTED}, noisy_max_laplace") as connection:
         cost = connection.sql("SELECT MAX(n), MEDIAN(n), TOP_K(word, 2) FROM visits").cost["visits"]
         kinds = sorted(type(event).__name__ for event in cost.events)
-        assert kinds == ["ApproximateEvent", "PureEvent", "PureEvent"]
+        assert kinds == ["ApproximateEvent", "LaplaceEvent", "PureEvent"]
         text = connection.explain("SELECT MAX(n), MEDIAN(n), TOP_K(word, 2) FROM visits")
     assert re.search(r"choice: exponential, epsilon 0\.\d+ each", text)
     assert re.search(r"choice: smooth sensitivity, epsilon 0\.\d+, delta \S+ each", text)

@@ -56,7 +56,7 @@ def opened(folder: Path, *changes: tuple[str, str]) -> dp_sql.Connection:
             con.execute(
                 "CREATE TABLE regions AS SELECT CAST(g AS INTEGER) AS g, 'a' AS name FROM range(3) AS b(g)"
             )
-    return dp_sql.connect(folder / "schema.yaml", ledger=":memory:")
+    return dp_sql.connect(folder / "schema.yaml", ledger=":memory:", reuse=False)
 
 
 EVENT = (
@@ -148,6 +148,27 @@ def test_all_vectors_of_a_release_are_one_event_on_one_sample(tmp_path: Path) ->
         assert len(two.cost["visits"].events) == 2  # each release has a sample of its own
 
 
+@pytest.mark.parametrize(
+    ("budget", "epsilon", "rate", "kind"),
+    [
+        ("epsilon: 1, delta: 1e-6, accountant: renyi", "0.1", "0.01", SampledEvent),
+        ("epsilon: 1, delta: 1e-6, accountant: renyi", "0.5", "0.01", PureEvent),
+        ("epsilon: 1, delta: 1e-6, accountant: renyi", "0.1", "0.001", PureEvent),
+        ("epsilon: 10, delta: 1e-6, accountant: renyi", "0.5", "0.01", SampledEvent),
+        ("epsilon: 10, delta: 1e-6, accountant: sequential", "0.5", "0.01", PureEvent),
+    ],
+)
+def test_the_noise_on_a_sample_is_what_costs_the_accountant_least_for_its_size(
+    tmp_path: Path, budget: str, epsilon: str, rate: str, kind: type
+) -> None:
+    """Without `cheaper` the second statement would cost seven times the table's whole budget."""
+    with opened(tmp_path, ("epsilon: 1e9, delta: 0.1, accountant: renyi", budget)) as connection:
+        sql = "SELECT COUNT(DISTINCT uid) FROM visits"
+        result = connection.sql(sql, epsilon=epsilon, delta="1e-8", sample_rate=rate)
+        (event,) = result.cost["visits"].events
+    assert isinstance(event, kind)
+
+
 def test_without_delta_noise_is_laplace_and_pure_privacy_is_amplified(tmp_path: Path) -> None:
     with opened(tmp_path, ("accountant: renyi", "accountant: pure")) as connection:
         result = connection.sql(COUNTED, epsilon=1, sample_rate="0.01")
@@ -173,7 +194,7 @@ def test_the_budget_refuses_a_step_too_many_and_says_what_is_left(tmp_path: Path
 
         def train() -> None:
             while True:
-                connection.sql(VECTOR, epsilon="0.7", delta="1e-6", sample_rate="0.5")
+                connection.sql(VECTOR, epsilon="0.3", delta="1e-6", sample_rate="0.5")
                 steps.append(1)
 
         with pytest.raises(BudgetExceededError, match="by the Rényi rule"):

@@ -19,7 +19,7 @@ KEYS = {  # every key of a schema file, by the place it has
     "Budget": "epsilon delta accountant blocks per_analyst renew selection_delta",
     "Limits": "max_groups max_rows_per_group min_units_per_group",
     "Column": "type bounds values unique nullable protected max_length max_frequency "
-    "constant_per_unit latitude longitude",
+    "constant_per_unit immutable latitude longitude",
     "Mechanisms": "noise quantiles mode keys",
     "Worker": "memory seconds cpu_seconds in_process",
 }

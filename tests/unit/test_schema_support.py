@@ -10,26 +10,7 @@ from schema_texts import SHOP, changed, check_refusal, load_text
 from dp_sql.errors import SchemaError
 
 UNSUPPORTED: dict[str, tuple[str, str, str, int, int]] = {  # old, new, name, line, column
-    "privacy.budget": ("group_size: 2", "budget: {epsilon: 1}", "privacy.budget", 6, 3),
     "gdp": ("accountant: renyi", "accountant: gdp", "tables.orders.budget.accountant: gdp", 15, 51),
-    "blocks": ("accountant: renyi", "blocks: ordered_on", "tables.orders.budget.blocks", 15, 39),
-    "per_analyst": (
-        "accountant: renyi",
-        "per_analyst: {epsilon: 2}",
-        "tables.orders.budget.per_analyst",
-        15,
-        39,
-    ),
-    "daily": ("accountant: renyi", "renew: daily", "tables.orders.budget.renew: daily", 15, 46),
-    "weekly": ("accountant: renyi", "renew: weekly", "tables.orders.budget.renew: weekly", 15, 46),
-    "monthly": (
-        "accountant: renyi",
-        "renew: monthly",
-        "tables.orders.budget.renew: monthly",
-        15,
-        46,
-    ),
-    "yearly": ("accountant: renyi", "renew: yearly", "tables.orders.budget.renew: yearly", 15, 46),
     "constant": (
         "max_length: 200",
         "constant_per_unit: true",
