@@ -19,15 +19,9 @@ from dp_sql.advice import advised
 from dp_sql.amounts import Amounts, parts, read_amounts
 from dp_sql.batch import Batch, Spending, read_batch
 from dp_sql.budget import open_answers, open_ledger
-from dp_sql.budget.record import (
-    OWNER,
-    Asked,
-    Entry,
-    Receipt,
-    Status,
-)
+from dp_sql.budget.record import OWNER, Asked, Entry, Receipt
 from dp_sql.budget.state import BudgetState
-from dp_sql.charges import Records, charges_of, with_times
+from dp_sql.charges import charges_of
 from dp_sql.cursor import Cursor
 from dp_sql.errors import (
     BudgetExceededError,
@@ -47,6 +41,7 @@ from dp_sql.parser.examples import general
 from dp_sql.parser.setting import Setting, read_setting
 from dp_sql.parser.statement import parse
 from dp_sql.parser.text import starts_with
+from dp_sql.payment import answering, reserve
 from dp_sql.places import analyst_named, ledger_place
 from dp_sql.plan.release import Release
 from dp_sql.postprocess import Answer, PostProcessor, new_database
@@ -160,7 +155,8 @@ class Connection:
             draws = Draws()
             known = self._repeats.known(prepared, draws)
         try:
-            receipts = self._reserve(self._repeats.records([query], [known]), [known])
+            records = self._repeats.records([query], [known])
+            receipts = reserve(self._ledger, records, [known], self._catalog)
         except BudgetExceededError as error:
 
             def fits(smaller: Fraction) -> bool:
@@ -170,7 +166,7 @@ class Connection:
 
             error = advised(error, [prepared], fits, 1)
             raise too_dear(error, prepared.query) from None
-        with self._pace.until_step(began), self._answering(receipts):
+        with self._pace.until_step(began), answering(self._ledger, receipts):
             return self._run(known, receipts[0], draws)
 
     def batch(
@@ -199,13 +195,14 @@ class Connection:
         for way in self._ways(asked, sample_rate):
             draws = Draws()
             known = [self._repeats.known(one, draws) for one in way.prepared]
+            records = way.records(asked, known, self._repeats)
             try:
-                receipts = self._reserve(way.records(asked, known, self._repeats), known)
+                receipts = reserve(self._ledger, records, known, self._catalog)
             except BudgetExceededError as error:
                 refused = error
                 continue
             costs = way.costs(known)
-            with self._pace.until_step(began), self._answering(receipts):
+            with self._pace.until_step(began), answering(self._ledger, receipts):
                 each = zip(known, receipts, costs, strict=True)
                 return [self._run(one, paid, draws, cost) for one, paid, cost in each]
         if refused is None:
@@ -463,33 +460,6 @@ class Connection:
         rows: list[tuple[Any, ...]] = [(line,) for line in text.splitlines()]
         answer = Answer(("explain",), ("VARCHAR",), rows, ())
         return Result(answer, {}, lambda _: [(None,) for _ in rows])
-
-    def _reserve(self, records: Records, known: Sequence[Known]) -> list[Receipt | None]:
-        """Debit every table of some statements, all or none, durably, before a row is read.
-
-        A statement that was free because it was asked before is recorded at no cost: its receipt is
-        like the others. None is that of a statement that nothing protected decides. One record may be
-        that of all statements.
-        """
-        try:
-            found = self._ledger.reserve_all(records) if records else ()
-        except BudgetExceededError as error:
-            raise with_times(error, [one.learned for one in known], self._catalog) from None
-        charged = [bool(one.listed.costs) for one in known]
-        receipts = iter(found * sum(charged) if len(found) == 1 else found)
-        return [next(receipts) if some else None for some in charged]
-
-    @contextmanager
-    def _answering(self, receipts: Sequence[Receipt | None]) -> Iterator[None]:
-        """Note in the ledger whether statements that are paid were answered: all of them, or none."""
-        status = Status.FAILED
-        try:
-            yield
-            status = Status.ANSWERED
-        finally:
-            for receipt in receipts:
-                if receipt is not None:
-                    self._ledger.finish(receipt, status)
 
     def _costs(self, costs: Mapping[str, Cost]) -> dict[str, Cost]:
         return {self._catalog.tables[table].name: cost for table, cost in costs.items()}

@@ -98,13 +98,13 @@ def measure(name: str, schema: Path, ledger: Path, case: tuple[Any, ...]) -> Non
     clock = Clock()
     with dp_sql.connect(schema, ledger=ledger, reuse=False) as con:
         seen: Any = con
-        clock.watch(seen, "_reserve", "reserve")
         clock.watch(seen._ledger, "finish", "finish")
         clock.watch(seen._post, "describe", "describe")
         clock.watch(seen._post, "run", "answer")
         clock.watch(seen._engine, "execute", "execute")
         for module, function, label in (
             (connection, "parse", "parse"),
+            (connection, "reserve", "reserve"),
             (stages, "plan_sets", "plan"),
             (stages, "calibrate_sets", "calibrate"),
             (stages, "release", "noise"),

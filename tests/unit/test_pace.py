@@ -98,7 +98,7 @@ def test_an_interrupt_tells_not_whether_the_answer_was_ready() -> None:
 
 def bucketed(folder: Path, clock: Clock | None = None) -> dp_sql.Connection:
     path = write(folder, schema("event").replace("version: 1", "version: 1\nanswer_time: bucketed"))
-    connection = dp_sql.connect(path, ledger=":memory:")
+    connection = dp_sql.connect(path, ledger=":memory:", reuse=False)
     if clock is not None:
         connection._pace = Pace(bucketed=True, clock=clock.now, wait=clock.wait)
     return connection

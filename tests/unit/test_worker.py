@@ -62,7 +62,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def opened(path: Path) -> Iterator[dp_sql.Connection]:
-    with dp_sql.connect(path, ledger=":memory:", in_process=False) as connection:
+    with dp_sql.connect(path, ledger=":memory:", reuse=False, in_process=False) as connection:
         yield connection
 
 
