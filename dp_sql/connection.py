@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
@@ -27,8 +26,6 @@ from dp_sql.errors import (
     BudgetExceededError,
     EngineError,
     InternalError,
-    ParameterError,
-    QueryError,
     UnsupportedSQLError,
 )
 from dp_sql.executor import spawn
@@ -37,7 +34,7 @@ from dp_sql.explain import explanation
 from dp_sql.joint import JOINT, Way, ways
 from dp_sql.mechanisms.sampler import sampler_named
 from dp_sql.pace import Pace
-from dp_sql.parser.examples import general
+from dp_sql.parser.examples import with_example
 from dp_sql.parser.setting import Setting, read_setting
 from dp_sql.parser.statement import parse
 from dp_sql.parser.text import starts_with
@@ -144,7 +141,7 @@ class Connection:
         """
         self._open()
         began = self._pace.now()
-        with self._with_example(query):
+        with with_example(self._catalog, query):
             explained = starts_with(query, "EXPLAIN") if isinstance(query, str) else None
             if explained is not None:
                 return self._explained(explained, epsilon, delta, within, confidence, sample_rate)
@@ -166,8 +163,7 @@ class Connection:
 
             error = advised(error, [prepared], fits, 1)
             raise too_dear(error, prepared.query) from None
-        with self._pace.until_step(began), answering(self._ledger, receipts):
-            return self._run(known, receipts[0], draws)
+        return self._answers_of([known], receipts, draws, began, [None])[0]
 
     def batch(
         self,
@@ -201,10 +197,7 @@ class Connection:
             except BudgetExceededError as error:
                 refused = error
                 continue
-            costs = way.costs(known)
-            with self._pace.until_step(began), answering(self._ledger, receipts):
-                each = zip(known, receipts, costs, strict=True)
-                return [self._run(one, paid, draws, cost) for one, paid, cost in each]
+            return self._answers_of(known, receipts, draws, began, way.costs(known))
         if refused is None:
             raise InternalError("a batch has a way to be answered")
 
@@ -224,11 +217,28 @@ class Connection:
         delta = next((d for d in (asked.delta, session.delta, defaults.delta) if d is not None), 0)
 
         def prepare(query: str, spent: Spending) -> stages.Prepared:
-            with self._with_example(query):
+            with with_example(self._catalog, query):
                 amounts = spent.epsilon, spent.delta, None, None, sample_rate
                 return self._prepare(query, *amounts, gaussian=spent.gaussian)
 
         return ways(asked, Fraction(delta), prepare, self._catalog)
+
+    def _answers_of(
+        self,
+        known: Sequence[Known],
+        receipts: Sequence[Receipt | None],
+        draws: Draws,
+        began: float,
+        joint: Sequence[Mapping[str, Cost] | None],
+    ) -> list[Result]:
+        """Answer statements that are paid. Nobody finds a trace of how far they came before their step."""
+        with answering(self._ledger, receipts):
+            try:
+                with self._pace.until_step(began, draws.forget):
+                    each = zip(known, receipts, joint, strict=True)
+                    return [self._run(one, paid, draws, cost) for one, paid, cost in each]
+            finally:
+                self._repeats.keep(draws)
 
     def _run(
         self,
@@ -259,7 +269,7 @@ class Connection:
     ) -> str:
         """Return what a statement would do and cost, as text. Reads no protected row, costs nothing."""
         self._open()
-        with self._with_example(query):
+        with with_example(self._catalog, query):
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
             known = self._repeats.known(prepared, Draws())
         states = {
@@ -402,19 +412,6 @@ class Connection:
         shared = parts(plan, call, self._session, defaults)
         spent = tuple(replace(part, gaussian=gaussian) for part in shared)
         return stages.prepare(plan, self._catalog, self._engine, public, self._post, spent)
-
-    @contextmanager
-    def _with_example(self, query: object) -> Iterator[None]:
-        """Add a statement that is answered to the error of one that isn't."""
-        try:
-            yield
-        except ParameterError:
-            raise
-        except QueryError as error:
-            example = general(self._catalog, query if isinstance(query, str) else "")
-            if example is not None:
-                error.show(example)
-            raise
 
     def _describe(
         self, sql: str, public_tables: tuple[str, ...], releases: Sequence[Release]

@@ -24,9 +24,10 @@ class Pace:
 
     Claim:   with `bucketed`, the time at which a statement that was charged is answered, or fails, is
              one of the steps; which one, is all that it tells.
-    Why:     what is measured begins when the statement comes and ends when the ledger knows its end;
-             the wait comes last. A statement that is interrupted fails at its step whether or not it
-             was ready by then: else interrupting would measure exactly.
+    Why:     what is measured begins when the statement comes and ends when its answer is ready. Only
+             after the wait the ledger and the store of answers know its end, which everybody may read.
+             A statement that is interrupted fails at its step, with the same error, whether or not
+             it was ready or had failed by then: else interrupting would measure exactly.
     Assumes: nothing else is measured: the machine's load, memory and files are out of sight.
     Source:  [Haeberlen2011]
     """
@@ -51,10 +52,11 @@ class Pace:
         return self._clock()
 
     @contextmanager
-    def until_step(self, began: float) -> Iterator[None]:
+    def until_step(self, began: float, forget: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Leave the body, which was charged, at a step after `began`; errors leave it then too.
 
-        Raises EngineError where the statement was interrupted in the meantime.
+        forget: called before an interrupted statement is left, where there are steps: it removes what
+        would tell how far the body came. Raises EngineError where it was interrupted in the meantime.
         """
         if not self._bucketed:
             yield
@@ -62,16 +64,31 @@ class Pace:
         statement = object()
         with self._guard:
             self._waiting.add(statement)
+        cut = True
         try:
-            yield
+            try:
+                yield
+            finally:
+                self._sleep(began)
+                stopped = self._ended(statement)
+            cut = stopped
+        except Exception:
+            cut = stopped
+            if not stopped:
+                raise
         finally:
-            self._sleep(began)
-            with self._guard:
-                self._waiting.discard(statement)
-                stopped = statement in self._interrupted
-                self._interrupted.discard(statement)
+            if cut:
+                forget()
         if stopped:
             raise EngineError(STOPPED)
+
+    def _ended(self, statement: object) -> bool:
+        """Take a statement off those that are on their way. Returns whether it was interrupted."""
+        with self._guard:
+            self._waiting.discard(statement)
+            stopped = statement in self._interrupted
+            self._interrupted.discard(statement)
+        return stopped
 
     def _sleep(self, began: float) -> None:
         """Wait for the next step, and longer where the wait ended too soon."""

@@ -66,13 +66,19 @@ class Draws:
     """What is drawn for statements that are paid together: releases that are the same, once.
 
     promised: the fingerprints of what the statements so far will draw. learned: of the answers that
-    count against the analyst's cap. drawn: what they have drawn.
+    count against the analyst's cap. drawn: what they have drawn. kept: what is to be kept of it, as
+    fingerprint, charge, identities of tables, and the answer as bytes.
     """
 
     def __init__(self) -> None:
         self.promised: set[str] = set()
         self.learned: set[str] = set()
         self.drawn: dict[str, list[Released]] = {}
+        self.kept: list[tuple[str, str, list[str], bytes]] = []
+
+    def forget(self) -> None:
+        """Keep nothing of what was drawn so far."""
+        self.kept.clear()
 
 
 class Repeats:
@@ -177,20 +183,37 @@ class Repeats:
                 return draws.drawn[key]
             if key is None and (versions := self._versions(parsed, steps)) is not None:
                 key = self._fingerprint(steps, read, versions)
-            noisy = self._anew(parsed, steps, read)
+            try:
+                noisy = self._anew(parsed, steps, read)
+            except BaseException:
+                draws.forget()
+                raise
             if key is None or receipt is None or self._answers is None:
                 return noisy
             draws.drawn[key] = noisy
             if sum(map(_numbers, noisy)) <= MOST_NUMBERS:
                 charged, _ = costs_of([parsed], steps, self._catalog)
                 identities = [self._identities[table] for table in charged]
-                body = to_bytes(noisy)
-                self._answers.keep(key, receipt.query_id, identities, body, self._analyst)
+                draws.kept.append((key, receipt.query_id, identities, to_bytes(noisy)))
             return noisy
 
         if self._answers is not None and known.unseen:
             self._answers.saw(known.unseen, self._analyst)
         return known.course.finish(draw)
+
+    def keep(self, draws: Draws) -> None:
+        """Keep what was drawn of statements that have come to their end, or failed above their releases.
+
+        Claim:   what is free later tells of no statement how far it came before the data made it fail
+                 or it was stopped.
+        Why:     a release that fails takes with it what was drawn before (`run`), and so does a
+                 statement that is stopped (`Pace.until_step`). Else each failure is one of released values.
+        Assumes: this is called once all that is paid together has ended, and its step has come.
+        Source:  [Haeberlen2011]
+        """
+        if self._answers is not None:
+            for key, query_id, identities, body in draws.kept:
+                self._answers.keep(key, query_id, identities, body, self._analyst)
 
     def _versions(self, parsed: Release, steps: Sequence[Step]) -> dict[str, Version] | None:
         """Return the versions of a release's tables, by name; None where it isn't looked for at all."""

@@ -53,7 +53,7 @@ def show(what: str, found: dict[str, list[float]]) -> None:
 
 
 def connect(kind: str) -> dp_sql.Connection:
-    return dp_sql.connect(SCHEMA, ledger=":memory:", in_process=kind == "in process")
+    return dp_sql.connect(SCHEMA, ledger=":memory:", reuse=False, in_process=kind == "in process")
 
 
 def asked(connection: dp_sql.Connection, sql: str) -> Callable[[], object]:

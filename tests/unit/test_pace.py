@@ -96,31 +96,31 @@ def test_an_interrupt_tells_not_whether_the_answer_was_ready() -> None:
         """The next statement is another one."""
 
 
-def bucketed(folder: Path, clock: Clock | None = None) -> dp_sql.Connection:
+def bucketed(folder: Path, clock: Clock | None = None, *, reuse: bool = False) -> dp_sql.Connection:
     path = write(folder, schema("event").replace("version: 1", "version: 1\nanswer_time: bucketed"))
-    connection = dp_sql.connect(path, ledger=":memory:", reuse=False)
+    connection = dp_sql.connect(path, ledger=":memory:", reuse=reuse)
     if clock is not None:
         connection._pace = Pace(bucketed=True, clock=clock.now, wait=clock.wait)
     return connection
 
 
-def test_what_is_charged_waits_with_its_ledger_written_and_what_is_refused_does_not(
+def test_what_is_charged_waits_and_what_is_refused_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
     with bucketed(tmp_path, clock) as connection:
-        finish = connection._ledger.finish
+        run = connection._run
 
-        def slow(*arguments: Any) -> None:
-            clock.time += 0.3  # what writing the ledger takes is within the step
-            finish(*arguments)
+        def slow(*arguments: Any) -> Any:
+            clock.time += 0.3
+            return run(*arguments)
 
-        monkeypatch.setattr(connection._ledger, "finish", slow)
+        monkeypatch.setattr(connection, "_run", slow)
         began = clock.time
         connection.sql(COUNT, epsilon=1)
         assert clock.time - began == pytest.approx(0.5, abs=1e-5)
         connection.batch([COUNT, COUNT], epsilon=1)
-        assert clock.time - began == pytest.approx(1.5, abs=1e-5)  # two receipts: 0.6, so 1 more
+        assert clock.time - began == pytest.approx(1.5, abs=1e-5)  # both: 0.6, so 1 more
         waited = len(clock.waited)
         for refused, error in (
             ("SELECT name FROM people", QueryError),
@@ -134,6 +134,39 @@ def test_what_is_charged_waits_with_its_ledger_written_and_what_is_refused_does_
         with pytest.raises(EngineError, match="stays charged"):
             connection.sql(COUNT, epsilon=1)
         assert len(clock.waited) > waited
+
+
+@pytest.mark.parametrize("when", ["before", "ready", "failed"])
+def test_an_interrupt_leaves_the_same_traces_whether_or_not_the_answer_was_ready(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger's status, and whether the statement is free when it is asked again, tell nothing."""
+    clock, seen = Clock(), []
+    with bucketed(tmp_path, clock, reuse=True) as connection:
+
+        def waiting(seconds: float) -> None:
+            seen.extend(entry.status for entry in connection.ledger())
+            connection.interrupt()
+            clock.wait(seconds)
+
+        run = connection._run
+
+        def running(*arguments: Any) -> Any:
+            if when == "failed":
+                fail()
+            if when == "before":
+                connection.interrupt()
+            return run(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(connection, "_run", running)
+            patch.setattr(connection._pace, "_wait", clock.wait if when == "before" else waiting)
+            with pytest.raises(EngineError, match="was stopped"):
+                connection.sql(COUNT, epsilon=1)
+        assert {*seen} <= {"reserved"}
+        assert [entry.status for entry in connection.ledger()] == ["failed"]
+        assert not connection.sql(COUNT, epsilon=1).repeated
+        assert connection.sql(COUNT, epsilon=1).repeated
 
 
 def test_a_real_clock_gives_the_answer_at_the_first_step(tmp_path: Path) -> None:

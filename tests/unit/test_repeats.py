@@ -296,6 +296,33 @@ def test_a_failed_batch_keeps_what_was_drawn_and_paid(
     assert spent(people) != before
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_nothing_tells_how_far_a_statement_came_that_the_data_made_fail(
+    people: dp_sql.Connection, monkeypatch: pytest.MonkeyPatch, *, together: bool
+) -> None:
+    execute, calls = people._engine.execute, []
+
+    def failing(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise EngineError("it failed")
+        return execute(*arguments)
+
+    sql = f"SELECT ({COUNT}), (SELECT SUM(pay) FROM people)"
+
+    def ask() -> object:
+        return people.batch([COUNT, CITIES], epsilon=2) if together else people.sql(sql, epsilon=2)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(people._engine, "execute", failing)
+        with pytest.raises(EngineError):
+            ask()
+    assert len(calls) == 2
+    assert people._answers.size()[0] == 0
+    assert people.sql(sql, epsilon=2).cost
+    assert people.sql(sql, epsilon=2).repeated
+
+
 def test_an_exhausted_budget_still_gives_what_it_paid_for(folder: Path) -> None:
     schema(folder, **{"budget: {epsilon: 500": "budget: {epsilon: 2"})
     with connected(folder) as connection:

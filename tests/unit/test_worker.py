@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -139,6 +140,34 @@ def test_a_statement_is_answered_and_its_sums_arrive_sealed(opened: dp_sql.Conne
     prepared = opened._prepare(COUNT, 1, None, None, None, None)
     sums = opened._engine.execute(prepared.steps[0].plan, prepared.steps[0].statements)
     assert isinstance(sums.table, Sealed)
+
+
+def test_a_repeat_does_not_depend_on_where_the_data_are_read(path: Path, tmp_path: Path) -> None:
+    """What is asked of a public table's rows, and the version of DuckDB, are the same texts."""
+    ledger = tmp_path / "moved.ledger"
+    joined = "SELECT p.n, COUNT(*) FROM a JOIN p USING (k) GROUP BY p.n"
+    found = []
+    for in_process in (True, False):
+        with dp_sql.connect(path, ledger=ledger, in_process=in_process) as connection:
+            answers = [connection.sql(sql, epsilon=1) for sql in (COUNT, joined)]
+            assert [answer.repeated for answer in answers] == [not in_process] * 2
+            engine = connection._engine
+            rows = [sorted(map(repr, answer)) for answer in answers]
+            found.append((engine.version, engine.content("p"), rows))
+            with pytest.raises(EngineError, match="only public tables"):
+                engine.content("a")
+    assert found[0] == found[1]
+    assert found[0][0] == f"duckdb v{duckdb.__version__}"
+
+
+def test_a_worker_is_not_told_where_the_ledger_is(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    place = "ledger: postgresql://dp:secret@db.example/budgets"
+    path.write_text(SCHEMA.replace("version: 1", f"version: 1\n{place}"), encoding="utf-8")
+    with dp_sql.connect(path, ledger=":memory:", in_process=False) as connection:
+        assert "secret" in str(connection.catalog.ledger)
+        database: Any = connection._engine._database
+        assert b"secret" not in pickle.dumps(database._catalog)
 
 
 def gone(number: int) -> bool:
