@@ -120,7 +120,7 @@ ABOVE = [
 def test_what_duckdb_cant_bind_above_a_release_has_a_caret_and_a_hint(
     sql: str, word: str, hint: str | None, people: dp_sql.Connection
 ) -> None:
-    with pytest.raises(QueryError, match="above the aggregates") as caught:
+    with pytest.raises(QueryError, match="public data and results alone") as caught:
         people.sql(sql)
     place = caught.value.position
     assert place is not None
