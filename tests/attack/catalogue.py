@@ -29,8 +29,8 @@ ELSEWHERE = {
     "E05": ("unit/test_mechanisms_ranks.py", "no_neighbour_changes_the_law_of_the_heaviest"),
     "E07": ("unit/test_mechanisms_ranks.py", "the_exponential_mechanism_has_its_law"),
     "E19": ("unit/test_mechanisms_local.py", "smooth_sensitivity_has_the_delta_that_it_states"),
-    "E29": ("property/test_oracle.py", "no_neighbour_moves_a_vector_further_than_derived"),
-    "F23": ("property/test_oracle.py", "no_neighbour_moves_a_vector_further_than_derived"),
+    "E29": ("property/test_recorded.py", "no_neighbour_moves_a_true_value_further_than_its_delta"),
+    "F23": ("property/test_recorded.py", "the_statements_of_the_corpus_keep_their_deltas"),
     "F26": ("property/test_equals_duckdb.py", "an_answer_without_noise_is_duckdbs"),
 }  # fmt: skip
 
