@@ -19,6 +19,8 @@ from typing import Any
 import duckdb
 import pytest
 from golden.shop import write_shop
+from oracle.hostile import attack, hostile_catalog, hostile_rows
+from oracle.hostile_persons import person_attack
 from oracle.neighbours import Database, database, neighbours, rows_of
 from oracle.recorder import Recorder, compare
 from oracle.small_schema import PUBLIC, small_catalog
@@ -203,6 +205,46 @@ def worlds(folder: Path, seed: str) -> list[World]:
         World(folder, catalog, {"visits": rows_of(one), **public}, f"w{i}")
         for i, one in enumerate(sets)
     ]
+
+
+def hostile_worlds(folder: Path) -> list[World]:
+    """Return data of extreme values alone, and the same with a person more, and without anybody."""
+    catalog = hostile_catalog(Level.USER, Adjacency.ADD_REMOVE)
+    some = [row for o in "abcde" for row in hostile_rows(Random(f"t1-{o}"), o, 4)]
+    more = hostile_rows(Random("t1-f"), "f", 9)
+    alone = [row for row in some if row[0] == "a"]
+    sets = {"some": some, "more": [*some, *more], "alone": alone, "none": []}
+    return [World(folder, catalog, {"t": rows}, name) for name, rows in sets.items()]
+
+
+def search_hostile(folder: Path, seeds: Sequence[int], caplog: pytest.LogCaptureFixture) -> None:
+    places = hostile_worlds(folder)
+    try:
+        for seed in seeds:
+            for made in (attack, person_attack):
+                sql = made(Random(f"t1-{seed}"))
+                examine(places[:2], sql, caplog)
+                examine(places[2:], sql, caplog)
+    finally:
+        for place in places:
+            place.__exit__()
+
+
+def test_extreme_values_keep_their_deltas(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Values overflow, divide by zero, fail casts, are NaN or infinite: nothing but the noise moves."""
+    search_hostile(tmp_path, range(12), caplog)
+    assert FOUND["compared"] >= 25
+    assert FOUND["moved"] >= 5
+    report("recorded, hostile")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_extreme_values_keep_their_deltas_long(
+    part: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    search_hostile(tmp_path, range(1000 * part, 1000 * part + 250), caplog)
+    report(f"recorded, hostile {part}")
 
 
 def search(folder: Path, seed: str, count: int, caplog: pytest.LogCaptureFixture) -> None:
