@@ -34,7 +34,8 @@ tables:
 """
 DAY = """INSERT INTO days SELECT i % 40 + 1000 * DAY, 'p' || (i % 9), i % 12, ['a', 'b', NULL][1 + i % 3]
     FROM range(200) AS r(i)"""
-STRANGE = """INSERT INTO days SELECT 7777, 'q' || (i % 70), ['inf'::DOUBLE, 'nan', -1e308, 5, NULL][1 + i % 5],
+STRANGE = """INSERT INTO days SELECT 7777,
+    'q' || (i % 70), ['inf'::DOUBLE, 'nan', -1e308, 5, NULL][1 + i % 5],
     ['a', 'z', NULL][1 + i % 3] FROM range(900) AS r(i)"""
 STATEMENTS = (
     "SELECT COUNT(*) FROM days",
@@ -71,9 +72,8 @@ def history(folder: Path, accountant: str, *, arrives: bool) -> list[Any]:
             if arrives and day == 1:
                 data.execute(STRANGE)
         with dp_sql.connect(path, analyst="ann") as connection:
-            for sql in STATEMENTS:
-                for epsilon in ("0.05", "0.15"):
-                    seen.append(asked(connection, sql, epsilon))
+            amounts = ("0.05", "0.15")
+            seen += [asked(connection, sql, one) for sql in STATEMENTS for one in amounts]
             seen += told(connection)
     return seen
 
@@ -81,9 +81,9 @@ def history(folder: Path, accountant: str, *, arrives: bool) -> list[Any]:
 def asked(connection: dp_sql.Connection, sql: str, epsilon: str) -> Any:
     try:
         result = connection.sql(sql, epsilon=epsilon, delta="1e-6")
-        return result.columns, result.types, result.cost, result.notes
     except DPSQLError as error:
         return type(error), str(error), error.__cause__
+    return result.columns, result.types, result.cost, result.notes
 
 
 @pytest.mark.parametrize("accountant", ["renyi", pytest.param("zcdp", marks=pytest.mark.slow)])
