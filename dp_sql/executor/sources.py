@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sou
     file = database_file(catalog, url)
     if file is None and folder is None and not url.startswith(_MEMORY):
         folder = _resolve(catalog, url)
-    folder = (folder if folder is not None else catalog.path.parent).resolve()
+    folder = _real(folder if folder is not None else catalog.path.parent)
     if file is not None and not file.is_file():
         raise EngineError(
             f"the database file {file.name!r} doesn't exist.", hint=f"look at {file.parent}"
@@ -64,7 +65,7 @@ def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sou
                     hint=f"add `source: {spec.name}.parquet`, or name a database file",
                 )
             continue
-        path = (folder / spec.source).resolve()
+        path = _real(folder / spec.source)
         if not path.is_relative_to(folder):
             raise SchemaError(
                 f"the source of {spec.name!r} lies outside the data folder.",
@@ -147,5 +148,13 @@ def database_file(catalog: Catalog, url: str) -> Path | None:
 
 
 def _resolve(catalog: Catalog, text: str) -> Path:
-    path = Path(text).expanduser()
-    return (path if path.is_absolute() else catalog.path.parent / path).resolve()
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:  # nobody of that name has a home
+        raise EngineError(f"{text!r} is no folder.", hint="write the whole path") from None
+    return _real(path if path.is_absolute() else catalog.path.parent / path)
+
+
+def _real(path: Path) -> Path:
+    """Return where links lead; a ring of them leads to itself, which is no file."""
+    return Path(os.path.realpath(path))
