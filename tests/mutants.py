@@ -29,45 +29,45 @@ SECONDS = 400  # for the tests of one mutant; one that never ends is noticed, to
 FOLDERS = ("sensitivity", "mechanisms", "budget", "planner", "executor", "privacy")
 LEFT_OUT = ("sampler_opendp.py", "inventory.py", "csv_file.py", "data_check.py", "staging.py")
 
-SENSITIVITY = (
-    "tests/unit/test_sensitivity_delta.py tests/unit/test_sensitivity_drift.py tests/unit/test_sides.py "
-    "tests/unit/test_adjacency_answers.py tests/unit/test_fan_out.py tests/property/test_oracle_witnesses.py "
-    "tests/property/test_oracle.py tests/property/test_recorded.py tests/property/test_oracle_kept.py "
-    "tests/property/test_oracle_witnesses_family.py tests/property/test_oracle_family.py "
-    "tests/property/test_oracle_sampled.py tests/property/test_oracle_vectors.py tests/property/test_sampled.py "
-    "tests/property/test_sets_joint.py"
-)
-LOWERING = (
-    "tests/property/test_lowering_measures.py tests/property/test_lowering_sums.py "
-    "tests/property/test_lowering_total.py tests/property/test_lowering_pairs.py "
-    "tests/property/test_lowering_vectors.py tests/property/test_lowering_nested.py "
-    "tests/property/test_recorded.py tests/property/test_oracle.py tests/property/test_equals_duckdb.py "
-    "tests/property/test_oracle_family.py tests/property/test_noninterference.py "
-    "tests/unit/test_executor_sources.py tests/unit/test_executor_keys.py"
-)
-MECHANISMS = (
-    "tests/statistical/test_release_audit.py tests/property/test_keys_exact.py tests/property/test_recorded.py "
-    "tests/property/test_sets_joint.py tests/attack/test_e_mechanisms.py tests/attack/test_b_noise.py "
-    "tests/attack/test_b_sources.py tests/property/test_equals_duckdb.py tests/statistical/test_keys_audit.py "
-    "tests/statistical/test_sql_audit.py"
-)
-BUDGET = (
-    "tests/unit/test_budget_accountant.py tests/unit/test_budget_left.py tests/unit/test_budget_taken.py "
-    "tests/contract/test_ledger_contract.py tests/contract/test_ledger_raise.py tests/contract/test_ledger_damage.py "
-    "tests/contract/test_ledger_layouts.py tests/property/test_budget_filters.py "
-    "tests/property/test_ledger_history.py tests/attack/test_d_budget.py tests/unit/test_connection_accountants.py"
-)
-PLANNER = (
-    "tests/unit/test_planner_keys.py tests/unit/test_planner_selection.py tests/unit/test_planner_pairs.py "
-    "tests/unit/test_planner_written.py tests/unit/test_grouping_sets.py tests/property/test_oracle.py "
-    "tests/property/test_recorded.py tests/property/test_equals_duckdb.py tests/attack/test_a_sensitivity.py "
-    "tests/attack/test_c_answers.py tests/property/test_keys_exact.py tests/property/test_oracle_family.py"
-)
-PRIVACY = (
-    "tests/unit/test_privacy_renyi.py tests/unit/test_privacy_event.py tests/unit/test_privacy_contribution.py "
-    "tests/unit/test_privacy_concentrated.py tests/unit/test_privacy_sampling.py tests/unit/test_privacy_amount.py "
-    "tests/unit/test_privacy_event_json.py tests/property/test_privacy_renyi_lattice.py"
-)
+SENSITIVITY = """
+    unit/test_sensitivity_delta.py unit/test_sensitivity_drift.py unit/test_sides.py
+    unit/test_adjacency_answers.py unit/test_fan_out.py property/test_oracle_witnesses.py
+    property/test_oracle.py property/test_recorded.py property/test_oracle_kept.py
+    property/test_oracle_witnesses_family.py property/test_oracle_family.py
+    property/test_oracle_sampled.py property/test_oracle_vectors.py property/test_sampled.py
+    property/test_sets_joint.py
+"""
+LOWERING = """
+    property/test_lowering_measures.py property/test_lowering_sums.py
+    property/test_lowering_total.py property/test_lowering_pairs.py
+    property/test_lowering_vectors.py property/test_lowering_nested.py property/test_recorded.py
+    property/test_oracle.py property/test_equals_duckdb.py property/test_oracle_family.py
+    property/test_noninterference.py unit/test_executor_sources.py unit/test_executor_keys.py
+"""
+MECHANISMS = """
+    statistical/test_release_audit.py property/test_keys_exact.py property/test_recorded.py
+    property/test_sets_joint.py attack/test_e_mechanisms.py attack/test_b_noise.py
+    attack/test_b_sources.py property/test_equals_duckdb.py statistical/test_keys_audit.py
+    statistical/test_sql_audit.py
+"""
+BUDGET = """
+    unit/test_budget_accountant.py unit/test_budget_left.py unit/test_budget_taken.py
+    contract/test_ledger_contract.py contract/test_ledger_raise.py
+    contract/test_ledger_damage.py contract/test_ledger_layouts.py
+    property/test_budget_filters.py property/test_ledger_history.py attack/test_d_budget.py
+    unit/test_connection_accountants.py
+"""
+PLANNER = """
+    unit/test_planner_keys.py unit/test_planner_selection.py unit/test_planner_pairs.py
+    unit/test_planner_written.py unit/test_grouping_sets.py property/test_oracle.py
+    property/test_recorded.py property/test_equals_duckdb.py attack/test_a_sensitivity.py
+    attack/test_c_answers.py property/test_keys_exact.py property/test_oracle_family.py
+"""
+PRIVACY = """
+    unit/test_privacy_renyi.py unit/test_privacy_event.py unit/test_privacy_contribution.py
+    unit/test_privacy_concentrated.py unit/test_privacy_sampling.py unit/test_privacy_amount.py
+    unit/test_privacy_event_json.py property/test_privacy_renyi_lattice.py
+"""
 TESTS = {
     "sensitivity": SENSITIVITY, "mechanisms": MECHANISMS, "budget": BUDGET, "planner": PLANNER,
     "executor": LOWERING, "privacy": PRIVACY,
@@ -174,7 +174,7 @@ def tests_of(file: Path) -> list[str]:
     own = sorted(ROOT.glob(f"tests/unit/test_{folder}_{name}.py"))
     own += sorted(ROOT.glob(f"tests/property/test_{name}*.py"))
     some = [str(path.relative_to(ROOT)) for path in own]
-    return list(dict.fromkeys([*some, *TESTS[folder].split()]))
+    return list(dict.fromkeys([*some, *(f"tests/{name}" for name in TESTS[folder].split())]))
 
 
 def killed(copy: Path, mutant: Mutant) -> tuple[str, float]:

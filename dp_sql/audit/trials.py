@@ -30,8 +30,7 @@ LARGE_DELTA = "0.02"
 _MOST_ROWS = 3_000_000  # of made-up units that come or go
 _MOST_GROUPS = 60_000
 _FEWEST_RUNS = 100
-_BASE = ("low", "low", "middle")  # what the others of a group have
-_OTHERS = (0, 3)  # in a group of a public key
+_OTHERS = (0, 1, 4)  # in a group of a public key: with the lowest value, one of four with the highest
 _KEY_UNITS = (0, 1, 2, 4, 7, 12)  # who have a private key
 _NUMERIC = (*INTEGER_BITS, Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE)
 _ALWAYS = Limits(1, 1)
@@ -209,7 +208,7 @@ def write(trial: Trial, unit: PrivacyUnit, shape: Shape, file: Path, *, there: b
     """
     value = "" if trial.column is None else f", {_quoted(trial.column.name)}"
     kind = "" if trial.column is None else f", {_quoted(trial.column.name)} {trial.column.type}"
-    low, middle, high = _values(trial, shape)
+    low, high, most = _values(trial, shape)
     statements = [f"CREATE TABLE made_up(unit_ BIGINT, group_ INTEGER{kind})"]
     inserted = f"INSERT INTO made_up(unit_, group_{value}) SELECT"
     groups = shape.runs * shape.places
@@ -217,10 +216,9 @@ def write(trial: Trial, unit: PrivacyUnit, shape: Shape, file: Path, *, there: b
         first = stratum * groups
         ends = f"range({first + 1}, {first + groups + 1}) AS a(g)"
         for number in range(others):
-            part = low if _BASE[number % len(_BASE)] == "low" else middle
-            shown = f", {part}" if value else ""
+            shown = f", {high if number % 4 == 2 else low}" if value else ""
             statements.append(f"{inserted} g * 100 + {number}, g{shown} FROM {ends}")
-        shown = f", {high}" if value else ""
+        shown = f", {most}" if value else ""
         group = "g"
         if unit.keeps_rows and not there:
             shown, group = ", NULL" if value else "", "NULL"
@@ -238,20 +236,17 @@ def write(trial: Trial, unit: PrivacyUnit, shape: Shape, file: Path, *, there: b
 
 
 def _values(trial: Trial, shape: Shape) -> tuple[str, str, str]:
-    """Return a low value, one between, and what the unit has, as SQL."""
+    """Return the column's ends, and what the unit has, as SQL."""
     if trial.column is None:
         return "", "", ""
     low, high = _number(trial.column.low), _number(trial.column.high)
     kind, most = trial.column.type.kind, high if abs(high) >= abs(low) else low
-    between = [low + (high - low) * part / 8 for part in (3, 4)]
-    if kind in INTEGER_BITS:
-        between = [Decimal(int(value)) for value in between]
     if shape.beyond and kind in (Kind.FLOAT, Kind.DOUBLE):
         most *= 1000
     elif shape.beyond and kind in INTEGER_BITS:
         ends = INTEGER_BITS[kind]
         most = min(max(most * 3, Decimal(ends[0])), Decimal(ends[1]))
-    texts = [f"CAST({value:f} AS {trial.column.type})" for value in (*between, most)]
+    texts = [f"CAST({value:f} AS {trial.column.type})" for value in (low, high, most)]
     return texts[0], texts[1], texts[2]
 
 

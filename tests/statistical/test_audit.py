@@ -122,8 +122,8 @@ BROKEN: dict[str, tuple[str, dict[str, Any], int, Callable[[], tuple[Any, str, A
     "an eighth of the noise of a variance": ("variance:laplace", {}, 4000, lambda: scaled(8)),
     "a quarter of Gaussian noise": ("count:gaussian", {}, 4000, lambda: scaled(4)),
     "half the noise of persons": ("persons", {"level": "user"}, 4000, lambda: scaled(2)),
-    "choices too quick": ("quantiles:permute_and_flip", {}, 8000, lambda: quick(12)),
-    "exponential choices too quick": ("quantiles:exponential", {}, 8000, lambda: quick(12)),
+    "choices too quick": ("quantiles:permute_and_flip", {}, 3000, lambda: quick(12)),
+    "exponential choices too quick": ("quantiles:exponential", {}, 3000, lambda: quick(12)),
     "modes too quick": ("mode:permute_and_flip", {}, 4000, lambda: quick(4)),
     "modes by exponential choice too quick": ("mode:exponential", {}, 8000, lambda: quick(5)),
     "a quarter of the noise on weights": ("mode:noisy_max_laplace", {}, 8000, lambda: weights(4)),
@@ -132,12 +132,12 @@ BROKEN: dict[str, tuple[str, dict[str, Any], int, Callable[[], tuple[Any, str, A
     "rows of a person not bounded": ("count:laplace", {"level": "user"}, 4000, lambda: NO_ROW_LIMIT),
     "sums of a person not bounded": ("sum:laplace", {"level": "user"}, 4000, lambda: NO_ROW_LIMIT),
     "thresholds too low": ("keys:laplace", {}, 4000, lambda: lavish(Fraction(6))),
-    "Gaussian thresholds too low": ("keys:gaussian", {}, 4000, lambda: lavish(Fraction(6))),
+    "Gaussian thresholds too low": ("keys:gaussian", {}, 4000, lambda: lavish(Fraction(40))),
     "weighted thresholds too low": (
-        "keys:weighted_gaussian", {"level": "user", "groups": 2}, 4000, lambda: lavish(Fraction(6)),
+        "keys:weighted_gaussian", {"level": "user", "groups": 2}, 4000, lambda: lavish(Fraction(80)),
     ),
     "two rounds' thresholds too low": (
-        "keys:two_rounds", {"level": "user", "groups": 2}, 4000, lambda: lavish(Fraction(8)),
+        "keys:two_rounds", {"level": "user", "groups": 2}, 4000, lambda: lavish(Fraction(80)),
     ),
     "lucky coins": ("keys:optimal", {"level": "user"}, 1500, lucky),
     "one of two replaced units is forgotten": (
