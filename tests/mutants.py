@@ -25,7 +25,6 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
-SECONDS = 400  # for the tests of one mutant; one that never ends is noticed, too
 FOLDERS = ("sensitivity", "mechanisms", "budget", "planner", "executor", "privacy")
 LEFT_OUT = ("sampler_opendp.py", "inventory.py", "csv_file.py", "data_check.py", "staging.py")
 
@@ -177,11 +176,10 @@ def tests_of(file: Path) -> list[str]:
     return list(dict.fromkeys([*some, *(f"tests/{name}" for name in TESTS[folder].split())]))
 
 
-def killed(copy: Path, mutant: Mutant) -> tuple[str, float]:
-    """Return the test that notices a mutant, or an empty text, and how long it took."""
+def tried(copy: Path, mutant: Mutant, seconds: float) -> tuple[str, str]:
+    """Return what becomes of a mutant: killed, survived, or undecided; and the test that killed it."""
     place = copy / mutant.file.relative_to(ROOT)
     source = place.read_text(encoding="utf-8")
-    start = time.monotonic()
     place.write_text(mutant.of(source), encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [
@@ -199,15 +197,16 @@ def killed(copy: Path, mutant: Mutant) -> tuple[str, float]:
     try:
         done = subprocess.run(
             [*command, *tests_of(mutant.file)],
-            cwd=copy, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False,
+            cwd=copy, env=environment, capture_output=True, text=True, timeout=seconds, check=False,
         )  # fmt: skip
         found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-        by = found[1] if found else "" if done.returncode == 0 else "it can't start"
+        if done.returncode == 0:
+            return "survived", ""
+        return "killed", found[1] if found else "it can't start"
     except subprocess.TimeoutExpired:
-        by = ""
+        return "undecided", f"no test failed in {seconds:.0f} s"
     finally:
         place.write_text(source, encoding="utf-8")
-    return by, time.monotonic() - start
 
 
 def main() -> None:
@@ -216,6 +215,7 @@ def main() -> None:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--only", default="", help="a part of the files' paths")
     parser.add_argument("--minutes", type=float, default=600, help="when to stop")
+    parser.add_argument("--seconds", type=float, default=900, help="for the tests of one mutant")
     options = parser.parse_args()
     files = [f for folder in FOLDERS for f in sorted((ROOT / "dp_sql" / folder).glob("*.py"))]
     some = [f for f in files if f.name not in LEFT_OUT and options.only in str(f.relative_to(ROOT))]
@@ -231,11 +231,10 @@ def main() -> None:
         for mutant in chosen:
             if time.monotonic() > until:
                 break
-            by, seconds = killed(copy, mutant)
-            counts["killed" if by else "survived"] += 1
+            fate, by = tried(copy, mutant, options.seconds)
+            counts[fate] += 1
             where = f"{mutant.file.relative_to(ROOT)}:{mutant.line}"
-            told = f"by {by}" if by else "SURVIVES"
-            print(f"{where}: {mutant.what}: {told} ({seconds:.0f} s)", flush=True)
+            print(f"{fate:9} {where}: {mutant.what}; {by}", flush=True)
     print(dict(counts))
 
 

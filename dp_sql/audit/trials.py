@@ -30,7 +30,11 @@ LARGE_DELTA = "0.02"
 _MOST_ROWS = 3_000_000  # of made-up units that come or go
 _MOST_GROUPS = 60_000
 _FEWEST_RUNS = 100
-_OTHERS = (0, 1, 4)  # in a group of a public key: with the lowest value, one of four with the highest
+_OTHERS = (
+    0,
+    1,
+    4,
+)  # in a group of a public key: with the lowest value, one of four with the highest
 _KEY_UNITS = (0, 1, 2, 4, 7, 12)  # who have a private key
 _NUMERIC = (*INTEGER_BITS, Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE)
 _ALWAYS = Limits(1, 1)
