@@ -6,7 +6,6 @@ bits. Whoever is there, the bytes of an answer with the same keys are the same.
 
 from __future__ import annotations
 
-import itertools
 import pickle
 from pathlib import Path
 
@@ -28,7 +27,8 @@ tables:
       d: {type: "decimal(9,2)"}
       s: {type: varchar}
 """
-WRITTEN = ("0.0", "-0.0", "'nan'", "-'nan'::DOUBLE", "1e-330", "-1e-330")
+WRITTEN = ("0.0", "-0.0", "'nan'", "-'nan'::DOUBLE", "1e-60", "-1e-60")
+ORDERS = (WRITTEN, WRITTEN[::-1], (*WRITTEN[3:], *WRITTEN[:3]))
 KEYS = (
     "f",
     "g",
@@ -36,6 +36,7 @@ KEYS = (
     "f * 0",
     "ROUND(f)",
     "f::VARCHAR",
+    "f::FLOAT",
     "ABS(g)",
     "f + g",
     "d::DOUBLE * f",
@@ -47,7 +48,7 @@ KEYS = (
 def orders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Return schemas over the same values whose rows come in other orders, so other rows come first."""
     found = []
-    for number, order in enumerate(list(itertools.permutations(WRITTEN))[::240]):
+    for number, order in enumerate(ORDERS):
         folder = tmp_path_factory.mktemp(f"keys{number}")
         (folder / "schema.yaml").write_text(SCHEMA, encoding="utf-8")
         with duckdb.connect(str(folder / "keys.duckdb")) as data:
