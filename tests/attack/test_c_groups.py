@@ -30,7 +30,11 @@ def test_c46_a_sketch_is_the_same_private_count_by_another_name(folder: Path) ->
         assert costs[0] == costs[1]
 
 
+BY_UID = "SELECT uid AS {}, COUNT(*) AS c FROM visits GROUP BY uid"
+TWICE = f"({BY_UID.format('b')} UNION ALL {BY_UID.format('b')})"
 OWN = [
+    # a person's one row meets two: both count
+    (f"SELECT COUNT(*) FROM ({BY_UID.format('a')}) x JOIN {TWICE} y ON x.a = y.b", 2),
     # the outer group of each: the person's own rows, whatever else the key holds
     ("SELECT COUNT(*) FROM visits p WHERE (SELECT COUNT(*) FROM visits v WHERE v.uid = p.uid) > 5", 3),
     ("SELECT COUNT(*) FROM (SELECT uid, page, COUNT(*) AS c FROM visits GROUP BY uid, page)", 3),
