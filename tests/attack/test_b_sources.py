@@ -33,7 +33,7 @@ def test_b04_gaussian_noise_is_whole_numbers_too(tmp_path: Path) -> None:
     """Released values are whole numbers of lattice steps, whatever the noise and the rows are."""
     text = schema("event").replace("{epsilon: 1000000, delta: 0.1}", GAUSSIAN)
     sql = ", ".join(f"SUM(salary) FILTER (WHERE uid <> {i}) AS s{i}" for i in range(9))
-    with dp_sql.connect(write(tmp_path, text), ledger=":memory:") as connection:
+    with dp_sql.connect(write(tmp_path, text), ledger=":memory:", reuse=False) as connection:
         told = connection.explain(f"SELECT {sql} FROM people", epsilon=1, delta="1e-5")
         assert "gaussian" in told.lower()
         steps: set[int] = set()
@@ -86,7 +86,7 @@ def worlds(folder: Path) -> Iterator[dp_sql.Connection]:
             data.execute("DELETE FROM people")
             for row in rows:
                 data.execute("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-        with dp_sql.connect(path, ledger=":memory:") as connection:
+        with dp_sql.connect(path, ledger=":memory:", reuse=False) as connection:
             yield connection
 
 
@@ -163,7 +163,7 @@ sys.path.insert(0, {tests!r})
 from attack.scene import schema, write
 from pathlib import Path
 import dp_sql
-connection = dp_sql.connect(write(Path({folder!r}), schema("event")), ledger=":memory:")
+connection = dp_sql.connect(write(Path({folder!r}), schema("event")), ledger=":memory:", reuse=False)
 sampler = connection._sampler
 gaps = __import__("numpy").zeros((40, 1000), dtype="int64")
 from dp_sql.mechanisms.sampler import Rate

@@ -27,11 +27,11 @@ def small(folder: Path, epsilon: str = "1") -> Path:
 def test_d31_analysts_share_the_budget_of_a_table(tmp_path: Path) -> None:
     path = small(tmp_path)
     for name in ("ann", "ben"):
-        with dp_sql.connect(path, analyst=name) as connection:
+        with dp_sql.connect(path, analyst=name, reuse=False) as connection:
             connection.sql(COUNT, epsilon="0.5")
     for who in ("ann", "ben", "new", None):
         with (
-            dp_sql.connect(path, analyst=who) as connection,
+            dp_sql.connect(path, analyst=who, reuse=False) as connection,
             pytest.raises(BudgetExceededError),
         ):
             connection.sql(COUNT, epsilon="0.01")

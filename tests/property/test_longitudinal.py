@@ -71,7 +71,7 @@ def history(folder: Path, accountant: str, *, arrives: bool) -> list[Any]:
             data.execute(DAY.replace("DAY", str(day)))
             if arrives and day == 1:
                 data.execute(STRANGE)
-        with dp_sql.connect(path, analyst="ann") as connection:
+        with dp_sql.connect(path, analyst="ann", reuse=False) as connection:
             amounts = ("0.05", "0.15")
             seen += [asked(connection, sql, one) for sql in STATEMENTS for one in amounts]
             seen += told(connection)

@@ -73,7 +73,8 @@ def run(place: World | dp_sql.Connection, sql: str, replayed: list[Any]) -> Run:
         prepared = place._prepare(sql, EPSILON, DELTA, None, None, None)
         engine, post = place._engine, place._post
     with recorder.listening():
-        answer, _ = stages.run(prepared, place.catalog, engine, post, recorder)
+        course = stages.Course(prepared, place.catalog, post)
+        answer = course.finish(stages.fresh(engine, post, recorder))
     return Run(prepared, recorder, answer)
 
 
