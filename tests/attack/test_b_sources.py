@@ -19,6 +19,7 @@ import dp_sql
 from dp_sql.errors import DPSQLError
 from dp_sql.mechanisms import sampler
 from dp_sql.mechanisms.sampler import ExactSampler, Integers, Rate
+from dp_sql.stages import fresh
 
 GAUSSIAN = "{epsilon: 1000000, delta: 0.1, accountant: zcdp}"
 
@@ -95,7 +96,7 @@ def test_b01_b02_b19_the_lattice_and_the_draws_are_the_same_on_all_data(tmp_path
     seen = set()
     for connection in worlds(tmp_path):
         asked = Counting()
-        connection._sampler = asked
+        connection._repeats._anew = fresh(connection._engine, connection._post, asked)
         told = []
         for call in LATTICE:
             for group in ("", "city, "):
@@ -113,7 +114,8 @@ def test_b05_values_are_put_on_the_lattice_before_the_noise(
     people: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without noise two rows that differ below the lattice's step give the same sum."""
-    monkeypatch.setattr(people.connection, "_sampler", Counting())
+    used = people.connection
+    monkeypatch.setattr(used._repeats, "_anew", fresh(used._engine, used._post, Counting()))
     sums = set()
     for value in ("1000", "1000 + 1e-12"):
         sql = f"SELECT SUM(CLAMP({value} + 0 * age, 0, 1e5)) FROM people WHERE age = 34"
