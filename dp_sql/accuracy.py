@@ -13,6 +13,7 @@ from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.mechanisms.noise import NoiseKind
 from dp_sql.mechanisms.spread import has_public_noise, shown_within, spread_of
 from dp_sql.plan.accuracy import Accuracy, read_accuracy
+from dp_sql.plan.histogram import Bin
 from dp_sql.plan.public import PublicFacts
 from dp_sql.plan.release import Aggregate, AggregateKind, PlannedRelease, Query, Release
 from dp_sql.privacy.amount import Amount, show
@@ -187,6 +188,12 @@ def _depends(aggregate: Aggregate) -> QueryError:
             aggregate,
             "how many values of one unit count is chosen by the data, and the noise with it",
             "COUNT(DISTINCT x, contribution_bounds_per_group => (0, 5)), or epsilon=0.5",
+        )
+    if isinstance(aggregate.choice, Bin):
+        return _refused(
+            aggregate,
+            "a map of counts is shown, and within is for single values",
+            "SELECT x, COUNT(*) … GROUP BY x, or epsilon=0.5",
         )
     if aggregate.choice is not None:
         return _refused(

@@ -243,10 +243,25 @@ def _limit_questions(place: Place) -> list[_Question]:
 
 
 def _bounds_question(bounded: _Bounded) -> _Question:
+    """Return the question about a column's bounds; where they are wider than the declared ones, past those.
+
+    As with limits, the way through a text forgets what is in question.
+    """
     low, high = _decimal(bounded.low), _decimal(bounded.high)
     levels = sorted({*_TAILS, *(1 - tail for tail in _TAILS)})
-    value = f"CLAMP({_quoted(bounded.column.name)}, {low}, {high})"
+    column = bounded.column
+    number = _quoted(column.name)
+    if _beyond(bounded):
+        number = f"CAST(CAST({number} AS VARCHAR) AS {column.type})"
+    value = f"CLAMP({number}, {low}, {high})"
     return _Question(bounded.column.name, tuple(levels), value, "", bounded)
+
+
+def _beyond(bounded: _Bounded) -> bool:
+    """Return whether values are looked for beyond the declared bounds."""
+    low, high = bounded.column.low, bounded.column.high
+    below = low is not None and bounded.low < exact(_declared(low), name="a bound")
+    return below or (high is not None and bounded.high > exact(_declared(high), name="a bound"))
 
 
 def _settings(answers: Sequence[_Answered], noise: _Noise) -> list[Setting]:

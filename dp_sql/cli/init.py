@@ -170,7 +170,7 @@ def _beside(database: Path) -> Path:
 
 def _from(target: Path, place: Path) -> str:
     """Return the path of a place as a schema at `target` names it: from its folder, if it is below."""
-    folder, there = target.resolve().parent, place.resolve()
+    folder, there = Path(os.path.realpath(target)).parent, Path(os.path.realpath(place))
     if not there.is_relative_to(folder):
         return str(there)
     return os.path.relpath(there, folder)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _WELL, _FAILED, _WRONG_COMMAND_LINE = 0, 1, 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
-_COMMANDS = frozenset("repl query check tune demo init budget ledger answers".split())
+_COMMANDS = frozenset("repl query check tune demo init audit budget ledger answers".split())
 
 
 def program() -> NoReturn:
@@ -148,6 +148,9 @@ def _parser() -> argparse.ArgumentParser:
         help="a column, and wide bounds to look between, if not the declared ones",
     )  # fmt: skip
     owner.add_init(command("init", None, "write a first schema of DATABASE; reads no row"))
+    owner.add_audit(
+        command("audit", None, "try to tell neighbours apart by each mechanism's answers")
+    )
     owner.add_budget(
         command("budget", None, "show the budget of each table, or raise one"), _add_places
     )

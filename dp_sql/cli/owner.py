@@ -1,4 +1,4 @@
-"""The owner's commands on the command line: `init`, `budget` and `ledger`, and what they take."""
+"""The owner's commands on the command line: `init`, `audit`, `budget`, `ledger`, and what they take."""
 
 from __future__ import annotations
 
@@ -19,6 +19,23 @@ def add_init(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", metavar="FILE", type=Path, help="the schema file to write")
     parser.set_defaults(run=_init)
+
+
+def add_audit(parser: argparse.ArgumentParser) -> None:
+    """Add what `dpsql audit` takes."""
+    parser.add_argument("schema", metavar="SCHEMA", type=Path, help="the data owner's schema file")
+    parser.add_argument("--epsilon", metavar="NUMBER", default="1", help="of each statement: 1")
+    parser.add_argument(
+        "--runs", metavar="NUMBER", type=int, default=2000, help="on each neighbour, at most: 2000"
+    )
+    parser.add_argument(
+        "--mechanism",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="this one; as often as wanted",
+    )
+    parser.set_defaults(run=_audit)
 
 
 def add_budget(parser: argparse.ArgumentParser, places: Callable[[Any], None]) -> None:
@@ -94,6 +111,19 @@ def _init(options: argparse.Namespace) -> int:
     from dp_sql.cli.init import write_schema  # noqa: PLC0415  `dpsql --help` needs no engine
 
     return _print(write_schema(options.database, options.output))
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from dp_sql.cli.audits import audit_text  # noqa: PLC0415
+
+    text, kept = audit_text(
+        options.schema,
+        epsilon=options.epsilon,
+        runs=options.runs,
+        mechanisms=options.mechanism,
+        width=shutil.get_terminal_size().columns if sys.stdout.isatty() else None,
+    )
+    return _print(text, well=kept)
 
 
 def _budget_show(options: argparse.Namespace) -> int:

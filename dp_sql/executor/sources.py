@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sou
                     hint=f"add `source: {spec.name}.parquet`, or name a database file",
                 )
             continue
-        path = (folder / spec.source).resolve()
+        path = _real(folder / spec.source)
         if not path.is_relative_to(folder):
             raise SchemaError(
                 f"the source of {spec.name!r} lies outside the data folder.",
@@ -104,10 +105,10 @@ def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sou
 def data_folder(catalog: Catalog, url: str, data_dir: Path | None) -> Path:
     """Return the folder of `source` files. url: of the database; the others: as `locate` has them."""
     if data_dir is not None:
-        return data_dir.resolve()
+        return _real(data_dir)
     if url.startswith(_MEMORY) or database_file(catalog, url) is not None:
-        return catalog.path.parent.resolve()
-    return _resolve(catalog, url).resolve()
+        return _real(catalog.path.parent)
+    return _resolve(catalog, url)
 
 
 def _check_distinct(catalog: Catalog, files: dict[str, Path]) -> None:
@@ -202,5 +203,13 @@ def database_file(catalog: Catalog, url: str) -> Path | None:
 
 
 def _resolve(catalog: Catalog, text: str) -> Path:
-    path = Path(text).expanduser()
-    return (path if path.is_absolute() else catalog.path.parent / path).resolve()
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:  # nobody of that name has a home
+        raise EngineError(f"{text!r} is no folder.", hint="write the whole path") from None
+    return _real(path if path.is_absolute() else catalog.path.parent / path)
+
+
+def _real(path: Path) -> Path:
+    """Return where links lead; a ring of them leads to itself, which is no file."""
+    return Path(os.path.realpath(path))

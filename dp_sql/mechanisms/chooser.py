@@ -77,13 +77,12 @@ class Chooser:
         Assumes: weights and groups of a unit are enforced in the SQL (`sensitivity.histogram`).
         Source:  [McKennaSheldon2020], [Dwork2006]
         """
-        weight, groups, cells = self.facts.weight, self.facts.groups, self.facts.cells
+        weight, groups = self.facts.weight, self.facts.groups
         single, shared = weight * one + bonus, weight * moved + bonus
         if self.unit.adjacency is Adjacency.ADD_REMOVE:
             change = groups * single
         else:
-            fewest = 0 if cells is None else max(0, 2 * groups - cells)
-            change = max(2 * (groups - j) * single + j * shared for j in (fewest, groups))
+            change = max(2 * (groups - j) * single + j * shared for j in (self._shared(), groups))
         return _drawable(self.epsilon / (2 * change * self.unit.group_size))
 
     def growing(self) -> Rate:
@@ -116,7 +115,22 @@ class Chooser:
         Assumes: as `rate`.
         Source:  [Dwork2006], [Ghosh2009]
         """
-        ratio, lattice = times * self.moved() / self.epsilon, 1
+        return self._noise(times * self.moved())
+
+    def laplace_once(self) -> tuple[int, int]:
+        """Return (lattice, scale) of discrete Laplace noise on lattice times one number of each group.
+
+        Claim:   the numbers of all groups with this noise are `epsilon`-DP together, where a unit that
+                 comes, goes or changes for another moves that of a group by `weight` at most.
+        Why:     `moved_once` bounds the L1 distance; the scale is rounded up.
+        Assumes: as `rate`.
+        Source:  [Dwork2006], [Ghosh2009]
+        """
+        return self._noise(self.moved_once())
+
+    def _noise(self, moved: Fraction) -> tuple[int, int]:
+        """Return (lattice, scale) of noise that hides a move by this L1 distance; the scale rounded up."""
+        ratio, lattice = moved / self.epsilon, 1
         while ratio * lattice < _LEAST_SCALE and lattice < _SAFE:
             lattice *= 2
         scale = -int(-ratio * lattice // 1)
@@ -148,6 +162,22 @@ class Chooser:
         """Return the weight that neighbours move at most, in all groups together."""
         sides = 1 if self.unit.adjacency is Adjacency.ADD_REMOVE else 2
         return Fraction(sides * self.facts.weight * self.facts.groups * self.unit.group_size)
+
+    def moved_once(self) -> Fraction:
+        """Return how far neighbours move numbers, in all groups together.
+
+        Each group has one, which a unit moves by `weight` at most, also where it changes for another.
+        Such a one leaves L0 groups and another enters as many; those that they share move once.
+        """
+        groups = self.facts.groups
+        if self.unit.adjacency is not Adjacency.ADD_REMOVE:
+            groups = 2 * groups - self._shared()
+        return Fraction(self.facts.weight * groups * self.unit.group_size)
+
+    def _shared(self) -> int:
+        """Return how many groups two units share at least, each of which is in as many as it may be."""
+        groups, cells = self.facts.groups, self.facts.cells
+        return 0 if cells is None else max(0, 2 * groups - cells)
 
 
 def _drawable(limit: Fraction) -> Rate:

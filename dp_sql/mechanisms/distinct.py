@@ -62,7 +62,9 @@ class Counter:
     def noise(self, cap: int) -> tuple[int, int]:
         """Return (lattice, scale) of the noise on a count where a unit vouches for `cap` values."""
         chooser = self.chooser
-        return Chooser(self.events[-1].epsilon, chooser.facts.times(cap), chooser.unit).laplace()
+        return Chooser(
+            self.events[-1].epsilon, chooser.facts.times(cap), chooser.unit
+        ).laplace_once()
 
 
 def count(
@@ -73,9 +75,9 @@ def count(
     groups: the number of each of the table's groups, -1 for one that isn't shown.
 
     Claim:   the counts are `epsilon`-DP, with the choice of the cap.
-    Why:     with a cap l one unit changes a group's matching by l at most (`matched`), so the noise
-             is that of weights of l in each group that it touches. The cap is chosen by scores that
-             a unit changes by 1 at most (`_cap`), at a tenth of the epsilon.
+    Why:     with a cap l one unit changes a group's matching by l at most, and so does one that
+             changes for another (`matched`); the noise is that of one such number in each group. The
+             cap is chosen by scores that a unit changes by 1 at most (`_cap`), at a tenth of the epsilon.
     Assumes: the SQL bounds the groups of a unit (`sensitivity.histogram`).
     Source:  [KnopSteinke2023], [Dwork2006]
     """
@@ -159,7 +161,7 @@ def _cap(counter: Counter, found: dict[int, Integers], sampler: Sampler) -> int:
     caps = list(found)
     chooser = counter.chooser
     epsilon = counter.events[0].epsilon
-    one = chooser.moved()
+    one = chooser.moved_once()
     wide = [one * cap for cap in caps]
     worth = []
     for cap in caps:

@@ -7,6 +7,7 @@ too rarely: such a key shows only when its noise was large.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from dp_sql.errors import InternalError
 from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
-from dp_sql.mechanisms.pairs import pair_draws, pair_moments
+from dp_sql.mechanisms.pairs import in_turns, pair_draws, pair_moments
 from dp_sql.mechanisms.readout import (
     Floats,
     LinearForm,
@@ -38,6 +39,7 @@ from dp_sql.plan.histogram import Bin
 from dp_sql.plan.pair import PairMeasure
 from dp_sql.plan.relation import MomentMeasure
 from dp_sql.plan.release import (
+    AggregateKind,
     BlockReadout,
     ChoiceReadout,
     CountReadout,
@@ -63,7 +65,8 @@ def interval(
 
     level: how often an interval covers the value without noise, between 0 and 1. Those of counts and
     sums follow from the law of their noise; other intervals are percentiles of the read-out over what
-    the released value would be without each of 2,000 fresh noise vectors.
+    the released value would be without each of 2,000 fresh noise vectors; that of REGR_R2 is the square of
+    the correlation's, since a square near 0 is seldom as small as what it was before its noise.
     """
     if not 0 < level < 1:
         raise InternalError("an interval's level lies between 0 and 1")
@@ -183,7 +186,20 @@ def _percentiles(
         values = [ratio(c[chunk], 1)[:, None] - f for c, f in zip(components, fresh, strict=True)]
         spread = _spread(plan, released.measurement, readout, values)
         ends[:, chunk] = np.quantile(spread, levels, axis=1)
+        if isinstance(readout, PairReadout) and readout.kind is AggregateKind.REGR_R2:
+            correlation = replace(readout, kind=AggregateKind.CORR)
+            signed = _spread(plan, released.measurement, correlation, values)
+            squared = _squared(*np.quantile(signed, levels, axis=1))
+            flat = ends[0, chunk] > squared[1]  # a constant y: 1, where the correlation is 0
+            ends[:, chunk] = np.where(flat, ends[:, chunk], squared)
     return ends[0], ends[1]
+
+
+def _squared(low: Floats, high: Floats) -> Floats:
+    """Return the ends of the squares of all numbers between others, one row each."""
+    least = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
+    most = np.maximum(np.abs(low), np.abs(high))
+    return np.array([least * least, most * most])
 
 
 def redraw(
@@ -242,10 +258,10 @@ def _spread(
 ) -> Floats:
     """Return a read-out of moments from components in lattice units, in floating arithmetic."""
     unit = plan.vectors[readout.vector].unit * measurement.noises[readout.vector].lattice
+    error = component_error(plan, measurement, readout.vector)
     if isinstance(readout, PairReadout):
         pair = pair_measure(plan, readout)
         products = [component / unit for component in components[: pair.products]]
-        error = component_error(plan, measurement, readout.vector)
         return pair_draws(pair, readout, pair_moments(pair, products, 1, _divided, error))
     measure = moment_measure(plan, readout)
     bernstein = [component / unit for component in components[: measure.degree + 1]]
@@ -253,12 +269,18 @@ def _spread(
     blank = np.full(rows.shape, math.nan)
     if isinstance(readout, MeanReadout):
         moment: Floats = np.sum([j * part for j, part in enumerate(bernstein)], axis=0)
-        return mean_of(
+        means = mean_of(
             measure, np.divide(moment / measure.degree, rows, out=blank, where=rows >= 0.5)
         )
+        return in_turns(means, rows >= 0.5, error, (float(measure.low), float(measure.high)))
     b0, b1, b2 = bernstein
     spread = np.divide(b0 * b2 - b1 * b1 / 4, rows * rows, out=blank, where=rows >= 0.5)
-    return variance_of(measure, readout, spread, rows)
+    variances = variance_of(measure, readout, spread, rows)
+    if readout.summed:
+        return variances
+    largest = float(measure.high - measure.low) ** 2 / (2 if readout.sample else 4)
+    ends = 0.0, math.sqrt(largest) if readout.root else largest
+    return in_turns(variances, rows >= 0.5, error, ends)
 
 
 def _divided(numerators: Floats, denominators: Floats, where: NDArray[np.bool_]) -> Floats:

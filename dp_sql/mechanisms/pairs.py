@@ -18,6 +18,7 @@ Divide: TypeAlias = Callable[[Any, Any, Any], Floats]
 """Numerators over denominators where a condition holds, elsewhere NaN."""
 
 _Kind = AggregateKind
+_HIDING = 0.25  # rows: a component's noise of this deviation may hide that somebody is there
 _SAMPLE_ROWS = 2  # from so many rows on a sample's covariance is over n - 1
 
 
@@ -193,12 +194,52 @@ def pair_draws(measure: PairMeasure, readout: PairReadout, found: PairMoments) -
         case _Kind.REGR_INTERCEPT:
             low, high, axes = -farthest, farthest, (x,)
         case _:
-            return values
-    in_turns = np.where(np.arange(values.shape[-1]) % 2 == 0, low, high)
+            ends = _ends(measure, readout)
+            if ends is None:
+                return values
+            return in_turns(values, ~np.isnan(found.covariance), found.error, ends)
     for axis in axes:
         if _hides(measure, found, axis):
-            values = np.where(_varies(measure, found, axis), values, in_turns)
+            values = _alternating(values, _varies(measure, found, axis), (low, high))
     return values
+
+
+def in_turns(
+    values: Floats, somebody: NDArray[np.bool_], error: float, ends: tuple[float, float]
+) -> Floats:
+    """Return draws of a value, where those in which nobody seems to be there are its ends in turns.
+
+    Such a draw tells nothing of the value, so an interval that has many is wide. Where the noise of a
+    component, of deviation `error` in rows, can't hide that somebody is there, all stay as they are.
+    """
+    return values if error < _HIDING else _alternating(values, somebody, ends)
+
+
+def _alternating(values: Floats, told: NDArray[np.bool_], ends: tuple[float, float]) -> Floats:
+    """Return draws, with the ends in turns where nothing is told. The last dimension is of draws."""
+    found: Floats = np.where(told, values, np.where(np.arange(values.shape[-1]) % 2 == 0, *ends))
+    return found
+
+
+def _ends(measure: PairMeasure, readout: PairReadout) -> tuple[float, float] | None:
+    """Return between which ends a mean, a variance or a covariance lies; None of a sum, which has none."""
+    x, y = measure.axes[readout.x], measure.axes[1 - readout.x]
+    width_x, width_y = float(x.high - x.low), float(y.high - y.low)
+    match readout.kind:
+        case _Kind.REGR_AVGX:
+            return float(x.low), float(x.high)
+        case _Kind.REGR_AVGY:
+            return float(y.low), float(y.high)
+        case _Kind.COVAR_POP | _Kind.COVAR_SAMP:
+            most = width_x * width_y / (4 if readout.kind is _Kind.COVAR_POP else 2)
+            return -most, most
+        case _Kind.VAR_POP | _Kind.STDDEV_POP | _Kind.VAR_SAMP | _Kind.STDDEV_SAMP:
+            sample = readout.kind in (_Kind.VAR_SAMP, _Kind.STDDEV_SAMP)
+            largest = width_x**2 / (2 if sample else 4)
+            root = readout.kind in (_Kind.STDDEV_POP, _Kind.STDDEV_SAMP)
+            return 0.0, float(np.sqrt(largest)) if root else largest
+        case _:
+            return None
 
 
 def _varies(measure: PairMeasure, found: PairMoments, axis: int) -> NDArray[np.bool_]:

@@ -271,4 +271,4 @@ def bracketed(node: exp.Expr) -> exp.Expr:
     if len(node.expressions) != 2 or not isinstance(number, exp.Literal) or not number.is_int:
         return node
     written = int(number.name) * (-1 if isinstance(place, exp.Neg) else 1)
-    return exp.Bracket(this=listed.copy(), expressions=[exp.Literal.number(written - 1)])
+    return exp.Bracket(this=listed.copy(), expressions=[exp.Literal.number(written)])

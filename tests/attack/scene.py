@@ -105,6 +105,12 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
+def person(**values: object) -> Row:
+    """Return a row of `people`, NULL where nothing is given."""
+    names = ("uid", "name", "age", "salary", "city", "joined", "note")
+    return tuple(values.get(n) for n in names)
+
+
 @dataclass
 class Scene:
     """An open connection with a spy: what the engine was asked to run over protected rows."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from attack.scene import PEOPLE, VISITS, bounded, scene, schema, write
+from attack.scene import PEOPLE, VISITS, bounded, person, scene, schema, write
 from oracle.small_engine import Row
 
 import dp_sql
@@ -16,11 +16,6 @@ from dp_sql.plan.relation import MomentMeasure
 
 WITHOUT_BOB = [row for row in PEOPLE if row[1] != "bob"]
 WITHOUT_TWO = [row for row in VISITS if row[0] != 2]
-
-
-def person(**values: object) -> Row:
-    names = ("uid", "name", "age", "salary", "city", "joined", "note")
-    return tuple(values.get(n) for n in names)
 
 
 @pytest.fixture(scope="module")

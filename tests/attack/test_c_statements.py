@@ -54,7 +54,7 @@ EVENT = [
         for call in (
             "first(name)", "any_value(name)", "last(name)", "arg_max(name, age)",
             "arg_min(name, age)", "min_by(name, age)", "max_by(name, age)", "string_agg(name, ',')",
-            "group_concat(name)", "list(age)", "array_agg(age)", "histogram(age)",
+            "group_concat(name)", "list(age)", "array_agg(age)",
             "json_group_array(name)", "lttb(age, salary, 3)",
             "reservoir_quantile(age, 0.5)", "bit_xor(age)", "bit_or(age)",
             "product(age)", "entropy(age)", "favg(salary)", "arbitrary(name)",

@@ -127,6 +127,7 @@ def compare_distincts(
             assert most <= units * fact.weight * cap, f"{most} > {fact.weight} * {cap}\n{told()}"
             touched = sum(1 for step in moved if step)
             assert touched <= sides * units * fact.groups, told()
+            assert fact.cells is None or touched <= fact.cells, told()
             assert sum(moved) <= sides * units * fact.weight * cap * fact.groups, told()
             counts["distincts"] += 1
             counts["vouched"] += most == units * fact.weight * cap

@@ -82,7 +82,7 @@ class World:
         self.catalog = replace(catalog, path=folder / "schema.yaml", database=f"duckdb:///{file}")
         self.engine = DuckDBEngine(self.catalog)
         self._sampler: Sampler = sampler_named("exact")
-        self._post = PostProcessor(
+        self.post = PostProcessor(
             self.catalog,
             self.engine.public_file,
             self.engine.public_columns,
@@ -90,16 +90,19 @@ class World:
             self._sampler,
         )
 
+    def prepare(self, sql: str, epsilon: Fraction, delta: Fraction) -> stages.Prepared:
+        query = parse(sql, self.catalog, describing(self.post))
+        spent = parts(query, Amounts(), Amounts(epsilon, delta), self.catalog.defaults)
+        public = stages.StagedFacts(query, self.engine, self.post)
+        return stages.prepare(query, self.catalog, self.engine, public, self.post, spent)
+
     def ask(
         self, sql: str, epsilon: Fraction = Fraction(1), delta: Fraction = Fraction(1, 10**6)
     ) -> Seen:
-        query = parse(sql, self.catalog, describing(self._post))
-        spent = parts(query, Amounts(), Amounts(epsilon, delta), self.catalog.defaults)
-        public = stages.StagedFacts(query, self.engine, self._post)
-        prepared = stages.prepare(query, self.catalog, self.engine, public, self._post, spent)
+        prepared = self.prepare(sql, epsilon, delta)
         sent = tuple(text for s in prepared.steps for text in self.engine.statements(s.plan))
-        course = stages.Course(prepared, self.catalog, self._post)
-        answer = course.finish(stages.fresh(self.engine, self._post, self._sampler))
+        course = stages.Course(prepared, self.catalog, self.post)
+        answer = course.finish(stages.fresh(self.engine, self.post, self._sampler))
         told = explanation(prepared, self.catalog, {t: NoState() for t in prepared.costs}, {}, {})  # type: ignore[misc]
         return Seen(sent, answer.columns, answer.types, prepared.costs, told, answer.rows)
 
@@ -108,4 +111,4 @@ class World:
 
     def __exit__(self, *_: object) -> None:
         self.engine.close()
-        self._post.close()
+        self.post.close()

@@ -6,11 +6,20 @@ rows, shuffled, with other units removed, on 1, 2 and 8 threads.
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 from random import Random
 
 import pytest
 from oracle.big_engine import RUNS, BigEngine, levels
+from oracle.judge import (
+    compare,
+    compare_distincts,
+    compare_histograms,
+    compare_sampled,
+    released,
+)
+from oracle.small_engine import SmallEngine, Totals
 from oracle.small_schema import PUBLIC, small_catalog
 from oracle.statements import statement
 
@@ -18,8 +27,10 @@ from dp_sql.errors import QueryError
 from dp_sql.executor import lower_relation, lower_rows
 from dp_sql.parser.statement import parse
 from dp_sql.plan.relation import BoundRows
+from dp_sql.plan.release import PlannedRelease
 from dp_sql.planner.sets import plan_sets
 from dp_sql.schema.catalog import Catalog
+from dp_sql.sensitivity.contribution import derive
 from dp_sql.sensitivity.ownership import owner_of
 
 ROWS = 300_000
@@ -102,6 +113,57 @@ def test_the_comparison_finds_a_floating_sum_and_ties(big: BigEngine) -> None:
         big.read(removed=removed, order=order, threads=threads)
         big.digest("other", "u", text)
         assert big.different("base_0", "other", removed) > 0
+
+
+TOTALS = {
+    "sums": "SELECT s, COUNT(*), AVG(f), CORR(f, m), SUM(m) FROM visits GROUP BY s",
+    "private keys": "SELECT z, SUM(x * p), COUNT(f) FROM visits GROUP BY z",
+    "choices": "SELECT s, MEDIAN(f), MODE(x), MAX(m) FROM visits WHERE x > -2 OR f > 0 GROUP BY s",
+    "distinct values": "SELECT s, COUNT(DISTINCT z), COUNT(DISTINCT f) FROM visits GROUP BY s",
+    "vectors": "SELECT s, VECTOR_SUM([f, m, x], 2.5) FROM visits GROUP BY s",
+    "blocks": "SELECT SAMPLE_AND_AGGREGATE('median', f, -1, 2, 500) FROM visits",
+}
+HEAVY = "uid = 0"  # the person with the most rows
+OTHER_RUNS = (("hash(row_) DESC", 8), ("hash(CAST(row_ AS VARCHAR))", 2))
+OFTEN = ("vectors",)
+
+
+def exact(engine: SmallEngine, plan: PlannedRelease) -> list[Totals]:
+    """Return everything that a release is made from: sums, rounds, blocks, histograms, distinct values."""
+    found = [released(plan, engine.totals(plan)), *engine.chosen(plan), *engine.sampled(plan)]
+    return [*found, *engine.histograms(plan), *engine.distincts(plan)]
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in OFTEN else pytest.param(n, marks=pytest.mark.slow) for n in TOTALS]
+)
+def test_true_values_are_exact_in_any_order_and_move_by_their_delta_at_most(
+    big: BigEngine, catalog: Catalog, name: str
+) -> None:
+    (release,) = parse(TOTALS[name], catalog).releases
+    engine = big.engine
+    plans = plan_sets(release, catalog, engine, Fraction(1))
+    facts = [derive(plan, catalog.unit, engine) for plan in plans]
+    big.read(removed="false", order="ALL", threads=1)
+    base = [exact(engine, plan) for plan in plans]
+    counts: Counter[str] = Counter()
+    for order, threads in OTHER_RUNS:
+        big.read(removed="false", order=order, threads=threads)
+        assert [exact(engine, plan) for plan in plans] == base, (order, threads)
+    for plan, fact in zip(plans, facts, strict=True):
+        sums = released(plan, engine.totals(plan)), engine.chosen(plan)
+        others = engine.histograms(plan), engine.distincts(plan), engine.sampled(plan)
+        big.read(removed=HEAVY, order="hash(row_)", threads=8)
+        less = released(plan, engine.totals(plan)), engine.chosen(plan)
+
+        def told() -> str:
+            return TOTALS[name]
+
+        compare(plan, fact, sums, less, told, counts)
+        compare_histograms(plan, fact, others[0], engine.histograms(plan), told, counts)
+        compare_distincts(plan, fact, others[1], engine.distincts(plan), told, counts)
+        compare_sampled(plan, fact, others[2], engine.sampled(plan), told, counts)
+    assert sum(counts[k] for k in ("vectors", "histograms", "distincts", "sampled")) > 0
 
 
 @pytest.mark.slow

@@ -14,9 +14,10 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
-from test_release_audit import ALPHA, at_least, at_most
+from test_release_audit import ALPHA
 
 import dp_sql
+from dp_sql.audit.bounds import at_least, at_most
 from dp_sql.mechanisms import measurement, optimal
 from dp_sql.mechanisms.noise import VectorNoise
 from dp_sql.mechanisms.optimal import Chances

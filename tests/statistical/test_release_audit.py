@@ -24,8 +24,9 @@ from mechanism_plans import (
     sealed,
     total,
 )
-from scipy.stats import beta
 
+from dp_sql.audit import bounds
+from dp_sql.audit.bounds import at_least, at_most
 from dp_sql.mechanisms.measurement import Measurement, calibrate
 from dp_sql.mechanisms.noise import NoiseKind
 from dp_sql.mechanisms.release import release
@@ -40,31 +41,9 @@ RUNS = 20_000
 MANY = 400_000
 
 
-def at_least(hits: int, runs: int, alpha: float) -> float:
-    return 0.0 if hits == 0 else float(beta.ppf(alpha, hits, runs - hits + 1))
-
-
-def at_most(hits: int, runs: int, alpha: float) -> float:
-    return 1.0 if hits == runs else float(beta.ppf(1 - alpha, hits + 1, runs - hits))
-
-
 def epsilon_at_least(first: np.ndarray, second: np.ndarray, delta: float = 0.0) -> float:
     """Return a lower bound of the epsilon at which the two samples' laws are (epsilon, delta)-close."""
-    half = first.size // 2
-    places = np.quantile(np.concatenate((first[:half], second[:half])), np.linspace(0.01, 0.99, 99))
-    events = [(sign, place) for place in np.unique(places) for sign in (1, -1)]
-
-    def bound(one: np.ndarray, other: np.ndarray, event: tuple[int, float], alpha: float) -> float:
-        sign, place = event
-        low = at_least(int((sign * one >= sign * place).sum()), one.size, alpha)
-        high = at_most(int((sign * other >= sign * place).sum()), other.size, alpha)
-        return math.log((low - delta) / high) if low > delta else -math.inf
-
-    found = []
-    for one, other in ((first, second), (second, first)):
-        best = max(events, key=lambda event: bound(one[:half], other[:half], event, 0.05))
-        found.append(bound(one[half:], other[half:], best, ALPHA / 4))
-    return max(found)
+    return bounds.epsilon_at_least(first, second, delta=delta, alpha=ALPHA)
 
 
 def noisy(plan: PlannedRelease, measurement: Measurement, values: list[int]) -> list[np.ndarray]:

@@ -114,6 +114,19 @@ def test_a_short_share(tmp_path: Path, level: str) -> None:
     assert {n: share for n, share in found.items() if share < 0.85} == {}
 
 
+def test_noise_that_hides_whether_anybody_is_there_makes_wide_intervals(tmp_path: Path) -> None:
+    """Half of the groups seem to be empty: an average is then no nearer to 0 than to its bounds."""
+    hidden = {"AVG": "AVG(y)", "VAR": "VAR_SAMP(x)", "STDDEV": "STDDEV_POP(x)"}
+    pair = {"COVAR": "COVAR_POP(x, y)"}
+    found = coverage(tmp_path, "event", 1, [(hidden, 1e-4), (pair, 1e-4)])
+    assert {n: share for n, share in found.items() if share < 0.9} == {}
+
+
+def test_a_square_near_0_is_covered_too(tmp_path: Path) -> None:
+    found = coverage(tmp_path, "event", 2, [({"R2": "REGR_R2(abs(x - 49.5), x)"}, 0.5)])
+    assert found["R2"] >= 0.85
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["event", "user"])
 def test_4000_runs(tmp_path: Path, level: str) -> None:

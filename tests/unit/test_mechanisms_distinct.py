@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import combinations, product
 from random import Random
 
 import numpy as np
@@ -34,9 +35,10 @@ def counter(
     *caps: int,
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
     groups: int = 1,
+    cells: int | None = None,
 ) -> Counter:
     unit = PrivacyUnit(Level.USER, adjacency, 1, "u")
-    return Counter(caps, Chooser(Fraction(epsilon), HistogramFacts(1, groups, None, ""), unit))
+    return Counter(caps, Chooser(Fraction(epsilon), HistogramFacts(1, groups, cells, ""), unit))
 
 
 @pytest.mark.parametrize("cap", [1, 2, 3])
@@ -112,6 +114,24 @@ def test_the_noise_covers_the_cap_in_all_groups(adjacency: Adjacency, sides: int
         <= Fraction(scale, lattice)
         <= Fraction(sides * 3 * 5, 2) * Fraction(1001, 1000)
     )
+
+
+def _worst_swap(groups: int, cells: int, cap: int) -> int:
+    """Return how far one unit that changes for another moves numbers at most, group by group."""
+    worst = 0
+    for left, entered in product(combinations(range(cells), groups), repeat=2):
+        worst = max(worst, cap * len({*left, *entered}))  # by cap in a group of either or of both
+    return worst
+
+
+@pytest.mark.parametrize(("groups", "cells"), [(1, 1), (1, 3), (2, 2), (2, 3), (3, 4), (2, 6)])
+def test_a_unit_that_changes_for_another_moves_a_group_that_both_are_in_once(
+    groups: int, cells: int
+) -> None:
+    swapped = counter(2, 3, adjacency=Adjacency.SUBSTITUTION, groups=groups, cells=cells)
+    least = Fraction(_worst_swap(groups, cells, 3), 2)
+    lattice, scale = swapped.noise(3)
+    assert least <= Fraction(scale, lattice) <= least * Fraction(1001, 1000)
 
 
 def test_how_a_cap_stands_changes_by_one_at_most() -> None:

@@ -206,7 +206,7 @@ def test_redrawn_values_take_the_noise_away_again() -> None:
     assert found[0].tolist() == [7, 4, 3, 0]  # (16 + 32 + 64)/16, then minus 3 * 16/16
     assert found[1].tolist() == [3, 8, 1, 6]
     assert found[2][0] == pytest.approx(10 * (16 + 64) / 112)
-    assert found[2][3] == 0  # no weight left: the end nearest to 0
+    assert found[2][3] == 10  # no weight left, which tells nothing: the ends in turns
     assert found[3][0] == pytest.approx(10 * math.sqrt((16 * 64 - 32**2 / 4) / 112**2))
 
 

@@ -1,0 +1,1 @@
+"""Audits: the engine on made-up neighbours, and how far apart its answers are at least."""
