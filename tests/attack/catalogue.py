@@ -22,6 +22,9 @@ CATALOGUE = {
 ELSEWHERE = {
     # number: (file below tests/, a test in it)
     "B08": ("architecture/test_no_seedable_generators.py", "the_package_imports_no_seedable_generator"),
+    "B19": ("unit/test_pace.py", "a_statement_ends_at_a_step_whether_or_not_it_fails"),
+    "C122": ("unit/test_pace.py", "an_interrupt_leaves_the_same_traces_whether_or_not_the_answer_was_ready"),
+    "C125": ("unit/test_worker.py", "what_does_not_fit_into_memory_spills_and_is_removed"),
     "D01": ("contract/test_ledger_races.py", "processes_and_threads_are_granted_exactly_the_budget"),
     "D02": ("contract/test_ledger_races.py", "no_answer_of_a_killed_process_is_without_its_charge"),
     "D23": ("statistical/test_budget_adversary.py", "no_strategy_exceeds_the_registered_delta"),
@@ -59,11 +62,7 @@ INCIDENTS = {
 }
 
 REASONS = {
-    "B19": "the time that a draw takes: nothing is drawn before the database has answered; how answers are "
-    "padded belongs to the tests of time",
     "C121": "no statement is run with TRY: what could fail is written so that it can't",
-    "C122": "how long a join takes follows from the rows: README lists time among what isn't protected",
-    "C125": "the database may spill, into a folder of its own: C118",
     "C128": "what is kept between statements is read from public tables alone; the operating system's "
     "caches are among what isn't protected",
     "E17": "no number of persons is estimated from a number of rows",

@@ -134,7 +134,8 @@ SIZES = [
     ("C76", "SELECT COUNT(*) FROM people WHERE len(generate_series(1, age)) > 3", UNSUPPORTED),
     ("C76", "SELECT COUNT(*) FROM people, range(age) r(i)", QueryError),
     ("C76", "SELECT COUNT(*) FROM people CROSS JOIN UNNEST(range(age)) u(i)", QueryError),
-    ("C76", "SELECT COUNT(*) FROM people, UNNEST([1, 2, 3]) u(i)", PRIVATE),
+    ("C76", "SELECT COUNT(*) FROM people, UNNEST([age, 2, 3]) u(i)", QueryError),
+    ("C76", "SELECT COUNT(*) FROM people, UNNEST(repeat([1], age)) u(i)", QueryError),
     ("C76", "SELECT COUNT(*) FROM people, UNNEST(string_split(note, ',')) u(i)", QueryError),
     ("C76", "SELECT COUNT(*) FROM (SELECT UNNEST(range(age)) FROM people)", UNSUPPORTED),
     (

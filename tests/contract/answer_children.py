@@ -53,7 +53,7 @@ def main(schema: str, tries: int, seed: int) -> None:
             strict=True,
         )
         first = os.read(readings[0], 1)  # connecting takes its time
-        time.sleep(moments.uniform(0, 0.15))
+        time.sleep(moments.uniform(0, 0.08))
         os.kill(pids[0], signal.SIGKILL)
         killed += os.waitpid(pids[0], 0)[1] == signal.SIGKILL
         told += lines(readings[0], first) + lines(readings[1])
