@@ -22,7 +22,7 @@ from dp_sql.budget import accounts, rows
 from dp_sql.budget.accountant import NOTHING, Filter, Spend, price
 from dp_sql.budget.accounts import Key
 from dp_sql.budget.left import Refused, tightest
-from dp_sql.budget.lines import Line, Over, Sums, over, together
+from dp_sql.budget.lines import Over, Sums, over, together, unbroken
 from dp_sql.budget.periods import period_at
 from dp_sql.budget.record import (
     OWNER,
@@ -100,7 +100,7 @@ def charge_table(
         refused = _debit(place, known.account, rule, alone, spends)
     else:
         added = together((None, spend) for spend in spends)
-        found = over(rule, Line(totals), added, tuple)
+        found = over(rule, unbroken(totals), added, tuple)
         refused = _refused(known.account, rule, found, alone)
     rows.put_sums(connection, identity, totals + Sums(len(spends), sum(spends, NOTHING)))
     caps: list[Spend | None] = [None] * len(charges)

@@ -23,7 +23,6 @@ Source:  [McSherry2009] (parallel composition), [Rogers2016]; the sum of both pa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
 from functools import reduce
 
 from dp_sql.budget.accountant import NOTHING, Filter, Spend, fits
@@ -46,7 +45,6 @@ class Sums:
 
 
 NONE = Sums(0, NOTHING)
-_NO_BLOCKS: dict[str, Sums] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +55,9 @@ class Line:
     block has. blocks: what those blocks have that are looked at; the line may have others.
     """
 
-    every: Sums = NONE
-    peak: Sums = NONE
-    blocks: Mapping[str, Sums] = field(default=_NO_BLOCKS)
+    every: Sums
+    peak: Sums
+    blocks: Mapping[str, Sums]
 
     @property
     def fullest(self) -> Spend:
@@ -106,6 +104,11 @@ class Over:
 
     block: str | None
     spent: Spend
+
+
+def unbroken(every: Sums = NONE) -> Line:
+    """Return the line of a table without blocks that has spent `every`."""
+    return Line(every, NONE, {})
 
 
 def together(charges: Iterable[tuple[Blocks, Spend]]) -> Charges:

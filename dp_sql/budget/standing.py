@@ -10,7 +10,7 @@ from dp_sql.budget.accounts import Key
 from dp_sql.budget.damage import readable
 from dp_sql.budget.debit import registered
 from dp_sql.budget.left import repeats
-from dp_sql.budget.lines import Blocks, Line
+from dp_sql.budget.lines import Blocks, Line, unbroken
 from dp_sql.budget.periods import next_period, period_at
 from dp_sql.budget.record import OWNER, Registration, Scope
 from dp_sql.budget.state import BudgetState, Part, Period, fewest
@@ -36,7 +36,7 @@ def standing(
     key = Key(identity, "", period.name if period is not None else "")
     scope = None if last is None else last.scope
     looked = (blocks or frozenset()) | ((None if scope is None else scope.blocks) or frozenset())
-    line = accounts.line_of(connection, key, looked) if known.has_lines else Line(totals)
+    line = accounts.line_of(connection, key, looked) if known.has_lines else unbroken(totals)
     counts = []
     if last is not None:
         counts.append(_repeats(known.rule, line, last.spend, scope))

@@ -10,14 +10,14 @@ from dp_sql.budget import accounts, rows
 from dp_sql.budget.accountant import Filter, Spend
 from dp_sql.budget.accounts import Key
 from dp_sql.budget.damage import readable
-from dp_sql.budget.lines import NONE, Blocks, Line, Sums, over, together
+from dp_sql.budget.lines import NONE, Blocks, Line, Sums, over, together, unbroken
 from dp_sql.budget.periods import period_at
 from dp_sql.budget.raising import lowered
 from dp_sql.budget.record import GENESIS, OWNER, Entry, Registration, Scope, Verification, digest
 from dp_sql.budget.store import Transaction
 from dp_sql.errors import LedgerError
 
-NOTHING_SPENT = Line()
+NOTHING_SPENT = unbroken()
 
 
 class Checker:
@@ -112,7 +112,7 @@ class Checker:
         self._periods[identity] = scope.period
         line = self.lines.get(Key(identity, "", scope.period), NOTHING_SPENT)
         if not table.has_lines:
-            line = Line(before)
+            line = unbroken(before)
         key, name = Key(identity, "", scope.period), f"The entries of {table.account} exceed"
         after, problem = self._line(key, line, table.rule, scope.blocks, charge.spend)
         if table.has_lines:

@@ -65,7 +65,8 @@ def unpaid(schema: Path, told: list[list[Any]]) -> list[str]:
 def raced(schema: Path, tries: int) -> None:
     found = run(schema, tries, tries)
     print(f"{found['killed']} processes killed, {len(found['told'])} answers told")  # noqa: T201
-    assert tries / 2 <= found["killed"] <= tries
+    assert found["killed"] <= tries
+    assert found["killed"] >= tries / 2 or tries == 1  # a single one may end before it is killed
     assert len(found["told"]) >= tries * 5
     assert unpaid(schema, found["told"]) == []
 

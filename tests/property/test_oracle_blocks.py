@@ -201,7 +201,7 @@ VALUES, RESTRICTED = spans.values_where, blocks._restricted
 MUTANTS: dict[str, tuple[object, str, Callable[..., object], tuple[str, ...], int]] = {
     "OR is AND": (blocks, "values_where", _either, ("inner join", "per person"), 13),
     "ON of an outer join drops rows": (blocks, "_joined", _both_sides, ("outer join",), 107),
-    "the nearest row stays the nearest": (blocks, "_joined", _both_sides, ("asof join",), 72),
+    "the nearest row stays the nearest": (blocks, "_joined", _both_sides, ("asof join",), 502),
     "windows drop rows": (blocks, "_restricted", _through_windows, ("window", "qualify"), 244),
 }
 """By name: what is replaced, by what, families of statements, and the first seed that is tried."""

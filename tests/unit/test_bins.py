@@ -70,7 +70,7 @@ def opened(
 ) -> dp_sql.Connection:
     text = SCHEMA.replace("ADJACENCY", adjacency).replace("NOISE", noise)
     (folder / "schema.yaml").write_text(text)
-    return dp_sql.connect(folder / "schema.yaml", ledger=":memory:")
+    return dp_sql.connect(folder / "schema.yaml", ledger=":memory:", reuse=False)
 
 
 @pytest.fixture(scope="module")
