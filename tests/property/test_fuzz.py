@@ -137,11 +137,11 @@ def fuzz(connections: dict[str, dp_sql.Connection], seed: str, count: int) -> Co
 def test_mutated_statements_are_answered_or_refused(
     connections: dict[str, dp_sql.Connection],
 ) -> None:
-    seen = fuzz(connections, "fuzz", 2000)
+    seen = fuzz(connections, "fuzz", 1000)
     print(f"\nfuzz: {sum(seen.values())} statements, {dict(seen)}")  # noqa: T201
-    assert sum(seen.values()) == 2000
-    assert seen["answered"] >= 80
-    assert seen["QueryError"] >= 100
+    assert sum(seen.values()) == 1000
+    assert seen["answered"] >= 40
+    assert seen["QueryError"] >= 50
 
 
 @pytest.mark.slow

@@ -84,7 +84,7 @@ def test_the_text_that_is_mutated_is_valid(tmp_path: Path) -> None:
 
 
 FUZZ = settings(
-    max_examples=500,
+    max_examples=250,
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

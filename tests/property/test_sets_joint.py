@@ -93,7 +93,7 @@ def price(
 
 def test_no_neighbour_costs_more_over_all_sets_than_is_charged() -> None:
     seen: Counter[str] = Counter()
-    for index in range(60):
+    for index in range(34):
         r = Random(f"sets-{index}")
         user = pick(r, (True, True, False))
         catalog = small_catalog(
@@ -133,8 +133,8 @@ def test_no_neighbour_costs_more_over_all_sets_than_is_charged() -> None:
                 assert unit is not None
                 assert squared <= 1 / Fraction(unit) ** 2, sql
                 seen["gaussian"] += 1
-    assert seen["moved"] > 100
-    assert min(seen["laplace"], seen["gaussian"]) > 30
+    assert seen["moved"] > 50
+    assert min(seen["laplace"], seen["gaussian"]) > 15
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
