@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,13 @@ import numpy as np
 
 from dp_sql.errors import EngineError
 from dp_sql.executor import lower_public, lower_relation
-from dp_sql.executor.database import DATA, STAGE, Database
+from dp_sql.executor.database import DATA, STAGE, Database, Row
 from dp_sql.executor.duckdb_embedded import DuckDBEmbedded
 from dp_sql.executor.engine import Sums
 from dp_sql.executor.lower_distinct import distinct_sql
 from dp_sql.executor.lower_expression import identifier
 from dp_sql.executor.lower_histogram import histogram_sql
+from dp_sql.executor.lower_joined import joined_sql
 from dp_sql.executor.lower_sampled import sampled_sql
 from dp_sql.executor.sources import Sources, locate
 from dp_sql.executor.worker import WorkerDatabase
@@ -61,10 +62,11 @@ class DuckDBEngine:
 
     def statements(self, plan: PlannedRelease) -> tuple[str, ...]:
         """Return the SQL that answers a release."""
-        sums: list[str] = []
-        if plan.in_table:
+        joined = joined_sql(plan)
+        sums = [] if joined is None else [joined]
+        if joined is None and plan.in_table:
             sums.append(lower_relation.release_sql(plan))
-        if plan.selection_relation is not None:
+        if joined is None and plan.selection_relation is not None:
             sums.append(lower_relation.selection_sql(plan))
         sums += [sampled_sql(sampled) for sampled in plan.sampled]
         sums += [histogram_sql(histogram) for histogram in plan.histograms]
@@ -93,10 +95,7 @@ class DuckDBEngine:
                 for sql, distinct in zip(statements[count:end], plan.distincts, strict=True)
             ]
         kinds = [key.type for key in plan.keys]
-        columns = sum(len(v.columns) for v in plan.in_table)
-        table = Sealed(_exact(next(results) if plan.in_table else [], kinds, columns))
-        apart = plan.selection_relation is not None
-        selection = Sealed(_exact(next(results), _private(plan), 1)) if apart else None
+        table, selection = _tables(plan, results)
         sampled = tuple(Sealed(_exact(next(results), kinds, 1)) for _ in plan.sampled)
         histograms = tuple(Sealed(_exact(rows, kinds, 2)) for rows in results)
         return Sums(table, selection, histograms, tuple(distincts), sampled)
@@ -226,6 +225,22 @@ class DuckDBEngine:
         """Close the database. Closing twice does nothing."""
         with self._lock:
             self._database.close()
+
+
+def _tables(
+    plan: PlannedRelease, results: Iterator[list[Row]]
+) -> tuple[Sealed[ExactTable], Sealed[ExactTable] | None]:
+    """Return the exact table and that of a selection apart, of one statement or of one each."""
+    kinds = [key.type for key in plan.keys]
+    columns = sum(len(v.columns) for v in plan.in_table)
+    if joined_sql(plan) is not None:
+        both = _exact(next(results), kinds, columns + 1)
+        first, last = both.columns[:columns], both.columns[columns:]
+        return Sealed(ExactTable(both.keys, first)), Sealed(ExactTable(both.keys, last))
+    table = Sealed(_exact(next(results) if plan.in_table else [], kinds, columns))
+    if plan.selection_relation is None:
+        return table, None
+    return table, Sealed(_exact(next(results), _private(plan), 1))
 
 
 def _private(plan: PlannedRelease) -> list[SqlType]:

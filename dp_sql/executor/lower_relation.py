@@ -50,24 +50,24 @@ _SAFE = 2**86  # times 2^40 units it still fits a HUGEINT
 
 def release_sql(plan: PlannedRelease) -> str:
     """Return the statement that gives the exact table: keys in order, then the vectors' columns."""
-    return _totals(plan.relation)
+    return totals(plan.relation)
 
 
 def selection_sql(plan: PlannedRelease) -> str:
     """Return the statement that counts the units of each private combination of keys."""
     if plan.selection_relation is None:
         raise InternalError("this release selects keys from its own table")
-    return _totals(plan.selection_relation)
+    return totals(plan.selection_relation)
 
 
 def second_sql(plan: PlannedRelease) -> str:
     """Return the statement that weighs the combinations that the first round didn't show."""
     if plan.second_relation is None:
         raise InternalError("this release selects keys in one round")
-    return _totals(plan.second_relation)
+    return totals(plan.second_relation)
 
 
-def _totals(relation: Relation) -> str:
+def totals(relation: Relation) -> str:
     """Return the sums of every vector by the keys, from units or, at event level, from rows."""
     measured = measured_rows(relation)
     keys = [name(k) for k in measured.keys]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
@@ -43,7 +42,8 @@ class Frame:
     """What all relations of one planned release have in common.
 
     columns: those of its keys. limits: of a unit, as far as it can reach them. unit_rows: how many rows
-    a unit has at most, None unknown. numbers: for the columns that the planner adds.
+    a unit has at most, None unknown. numbers: for the columns that the planner adds. hash_key: 63 secret
+    random bits, by which all relations keep a unit's groups: those of the same keys keep the same.
     """
 
     release: Release
@@ -53,6 +53,7 @@ class Frame:
     limits: Limits
     unit_rows: int | None
     numbers: Iterator[int]
+    hash_key: int
 
     @property
     def user(self) -> bool:
@@ -149,7 +150,7 @@ def _few_groups(relation: Relation, frame: Frame) -> Relation:
     cells = prod(max(1, len(space.values)) for space in frame.keys.public)
     few = frame.unit_rows is not None and frame.unit_rows <= most
     if frame.columns and not few and (frame.keys.private or most < cells):
-        return BoundGroups(relation, most, secrets.randbits(63))
+        return BoundGroups(relation, most, frame.hash_key)
     return relation
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -191,7 +192,8 @@ def _frame(release: Release, catalog: Catalog, public: PublicFacts) -> Frame:
     numbers = iter(range(_FIRST, 2 * _FIRST))
     columns = tuple(key_column(release, i, next(numbers)) for i in range(len(release.keys)))
     limits = _reached(declared, unit_rows)
-    return Frame(release, keys, columns, level, limits, unit_rows, numbers)
+    hash_key = secrets.randbits(63)
+    return Frame(release, keys, columns, level, limits, unit_rows, numbers, hash_key)
 
 
 def _sides(catalog: Catalog) -> int:

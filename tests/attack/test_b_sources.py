@@ -169,7 +169,7 @@ connection = dp_sql.connect(write(Path({folder!r}), schema("event")), ledger=":m
 sampler = connection._sampler
 gaps = __import__("numpy").zeros((40, 1000), dtype="int64")
 from dp_sql.mechanisms.sampler import Rate
-from dp_sql.planner.bounded import secrets
+from dp_sql.planner.plan import secrets
 def draw():
     return (sampler.laplace(10**12, 2).tolist(), sampler.gaussian(10**12, 2).tolist(),
             sampler.choose(gaps, Rate(1, 0)).tolist(), secrets.randbits(64))

@@ -20,7 +20,7 @@ from oracle.small_engine import Row
 from oracle.world import Seen, World
 
 from dp_sql.errors import DPSQLError, InternalError, QueryError
-from dp_sql.planner import bounded as planner
+from dp_sql.planner import plan as planner
 from dp_sql.privacy.unit import Adjacency, Level
 
 EPSILON, DELTA = Fraction(1, 2), Fraction(1, 10**6)
