@@ -12,6 +12,7 @@ from dp_sql.dataclass import dataclass
 from dp_sql.errors import QueryError
 from dp_sql.parser.correlated import outer_columns, outer_numbers
 from dp_sql.parser.expressions import Expressions
+from dp_sql.parser.join_tests import tests_in_where
 from dp_sql.parser.joins import Step, Way, split
 from dp_sql.parser.joins import join as joined_rows
 from dp_sql.parser.laterals import aggregates_of, expressions_of, lateral_of
@@ -74,6 +75,7 @@ class FromClause:
 
     def items(self, node: exp.Select) -> list[Item]:
         """Return the items of a block's FROM in order, each bound once."""
+        tests_in_where(node)
         clause = node.args.get("from_")
         if clause is None:
             return []
