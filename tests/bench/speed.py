@@ -86,7 +86,7 @@ def main(file: str) -> None:
             simple = f"SELECT {key}, {aggregates} FROM visits GROUP BY {key}"
             for level, rival in (("event", simple), ("user", bounded)):
                 schema.write_text(yaml_text.visits(file, level, GROUPS, ROWS))
-                with dp_sql.connect(schema, ledger=":memory:", reuse=False) as con:
+                with dp_sql.connect(schema, ledger=":memory:", reuse=False, in_process=True) as con:
                     ours, theirs = medians(
                         lambda sql=simple, con=con: _ask(con, sql),
                         lambda sql=rival: duck.execute(sql).fetchall(),
