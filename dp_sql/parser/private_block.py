@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dp_sql.parser import examples
 from dp_sql.parser.aggregates import has_aggregate
+from dp_sql.parser.column_lists import with_items
 from dp_sql.parser.correlated import keys_of, require_own, unmatched
 from dp_sql.parser.dialect import Reading
 from dp_sql.parser.expressions import Expressions, Hook, merged_owners
@@ -59,8 +60,8 @@ class PrivateBlock:
         self._statement = statement
         self._blocks = blocks
         self._env = env
-        self._node = node
         steps, self._scope = source
+        self._node = node = with_items(self._scope, node)
         self._aliases = {
             ascii_lower(item.alias): item.this
             for item in node.expressions
