@@ -439,7 +439,7 @@ def _digest(
     texts = [
         text for text in (fingerprint, query_id, identities, root, noise) if isinstance(text, str)
     ]
-    if len(texts) < 5 or not isinstance(body, bytes):  # noqa: PLR2004 - all of them
+    if len(texts) < 5 or not isinstance(body, bytes):
         return None
     return digest("answer", *texts, hashlib.sha256(body).hexdigest())
 

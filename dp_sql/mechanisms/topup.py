@@ -186,8 +186,8 @@ def mean(target: Measurement, before: Released, fresh: Released) -> Released:
     Claim:   this costs no privacy, and the noise has the target's variance, up to a millionth of it.
     Why:     it is computed from the noisy integers of two releases, in integers: post-processing.
              Their noises are independent, so the inverse variances add up, to the target's but for the
-             rounding of a scale of 2^20 or more. Rounding to the lattice, where the deviation is 1024 steps or
-             more, adds a variance of a twelfth of a step's square.
+             rounding of a scale of 2^20 or more. Rounding to the lattice, where the deviation is 1024 steps
+             or more, adds a variance of a twelfth of a step's square.
     Assumes: the noise that is stored with the earlier one is its own; else the answer is less accurate.
     Source:  [Dwork2006]
     """
