@@ -38,8 +38,8 @@ WITHIN = 5  # standard errors
     [
         ("user", 2000),
         ("event", 2000),
-        pytest.param("user", 60_000, marks=pytest.mark.slow),
-        pytest.param("event", 60_000, marks=pytest.mark.slow),
+        pytest.param("user", 40_000, marks=pytest.mark.slow),
+        pytest.param("event", 40_000, marks=pytest.mark.slow),
     ],
 )
 def test_the_noise_of_topped_up_answers_is_the_one_that_was_asked(
