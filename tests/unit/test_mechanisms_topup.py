@@ -50,7 +50,7 @@ def rho(measurement: Measurement) -> Fraction:
     return sum(map(zcdp, measurement.cost.events), Fraction(0))
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(
     before=st.fractions(min_value="1/100", max_value=10),
     factor=st.fractions(min_value="1001/1000", max_value=50),
@@ -171,6 +171,7 @@ lattices = st.sampled_from([1, 2, 2**20, 2**64])
 values = st.integers(-(2**80), 2**80)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(lattices, scales), min_size=3, max_size=3), values, values)
 def test_the_mean_is_weighted_by_inverse_variances_and_rounded_once(
     noises: list[tuple[int, int]], one: int, other: int

@@ -12,7 +12,7 @@ from repeat_cases import ABOVE, BIG, CITIES, COUNT, connected, filled, schema, s
 import dp_sql
 from dp_sql.errors import BudgetExceededError, EngineError
 from dp_sql.mechanisms.sampler import ExactSampler
-from dp_sql.repeats import TOPPED_UP
+from dp_sql.repeats import TOPPED_UP, Draws
 
 CAPS = "caps: {epsilon: 100}}"
 GAUSSIAN = {CAPS: f"{CAPS}\nmechanisms: {{noise: [gaussian]}}"}
@@ -148,6 +148,9 @@ def test_the_most_accurate_answer_is_topped_up_and_steps_add_up(people: dp_sql.C
     people.refresh()
     costs = [taken(people, COUNT, epsilon=e)[1] for e in (0.5, 1, 2)]
     people.sql(COUNT, epsilon=0.25)  # used last, and in full
+    prepared = people._prepare(COUNT, *[3, *[None] * 4])
+    (top,) = people._repeats.known(prepared, Draws()).topped.values()
+    assert top.noises.draws == 4  # of as many measurements will it be the mean
     costs.append(taken(people, COUNT, epsilon=3)[1])
     assert sum(costs) == pytest.approx(whole, rel=1e-5)
 
