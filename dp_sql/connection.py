@@ -44,7 +44,7 @@ from dp_sql.plan.release import Release
 from dp_sql.postprocess import Answer, PostProcessor, new_database
 from dp_sql.privacy.amount import Amount
 from dp_sql.privacy.cost import Cost
-from dp_sql.repeats import Draws, Known, Repeats
+from dp_sql.repeats import TOPPED_UP, Draws, Known, Repeats
 from dp_sql.result import Interval, Result
 from dp_sql.sampling import sampled
 from dp_sql.schema.catalog import Catalog, ascii_lower
@@ -190,7 +190,7 @@ class Connection:
         refused: BudgetExceededError | None = None
         for way in self._ways(asked, sample_rate):
             draws = Draws()
-            known = [self._repeats.known(one, draws) for one in way.prepared]
+            known = way.known(self._repeats, draws)
             records = way.records(asked, known, self._repeats)
             try:
                 receipts = reserve(self._ledger, records, known, self._catalog)
@@ -204,7 +204,7 @@ class Connection:
         def fits(smaller: Fraction) -> bool:
             for way in self._ways(replace(asked, epsilon=smaller), sample_rate):
                 draws = Draws()
-                known = [self._repeats.known(one, draws) for one in way.prepared]
+                known = way.known(self._repeats, draws)
                 if self._ledger.has_room(way.records(asked, known, self._repeats)):
                     return True
             return False
@@ -254,7 +254,8 @@ class Connection:
             return known.course.intervals(answer, level)
 
         costs = self._costs(known.prepared.costs if joint is None else joint)
-        notes = (*known.prepared.query.notes, *([JOINT] if joint else []))
+        topped = [TOPPED_UP] if known.topped else []
+        notes = (*known.prepared.query.notes, *([JOINT] if joint else []), *topped)
         return Result(answer, costs, spread, notes, repeated=bool(known.free))
 
     def explain(
@@ -277,7 +278,7 @@ class Connection:
             for table, charge in charges_of(known.prepared, self._catalog).items()
         }
         learned = self._repeats.learned(known)
-        return explanation(known.prepared, self._catalog, states, known.free, learned)
+        return explanation(known.prepared, self._catalog, states, known.before, learned)
 
     def tune(
         self,

@@ -49,13 +49,14 @@ def explanation(
     prepared: Prepared,
     catalog: Catalog,
     states: Mapping[str, BudgetState],
-    free: Mapping[str, str],
+    before: Mapping[str, str],
     learned: Mapping[str, Cost],
 ) -> str:
     """Return the explanation of a prepared statement.
 
-    states: by lower-cased table name. free: why a release costs nothing, by its name. learned: what counts
-    against the analyst's own part of a table's budget, where that isn't the cost.
+    states: by lower-cased table name. before: of releases that were there before, what is said of that, by
+    their names. learned: what counts against the analyst's own part of a table's budget, where that isn't
+    the cost.
     """
     lines = [f"Note: {note}" for note in prepared.query.notes]
     if not prepared.steps:
@@ -71,8 +72,8 @@ def explanation(
             lines += _joint(parsed, steps, consistent=catalog.consistent)
         for step in steps:
             lines += _step(step)
-        if parsed.name in free:
-            lines.append(f"  free: {free[parsed.name]}")
+        if parsed.name in before:
+            lines.append(f"  {before[parsed.name]}")
     lines.append("Above the releases: " + prepared.query.residual.sql)
     for table, cost in prepared.costs.items():
         name = catalog.tables[table].name
@@ -86,7 +87,9 @@ def explanation(
     lines += _over_all(prepared, states)
     if prepared.steps and not prepared.costs:
         why = (
-            "it was released before" if free else "the answer depends on nothing that is protected"
+            "it was released before"
+            if before
+            else "the answer depends on nothing that is protected"
         )
         lines.append(f"Cost: none, {why}.")
     for table, cost in learned.items():

@@ -18,7 +18,7 @@ from dp_sql.mechanisms.together import joint_epsilon
 from dp_sql.privacy.concentrated import zcdp
 from dp_sql.privacy.cost import Cost
 from dp_sql.privacy.event import selection_delta
-from dp_sql.repeats import Known, Repeats
+from dp_sql.repeats import Draws, Known, Repeats
 from dp_sql.schema.catalog import AccountantKind, Catalog
 from dp_sql.stages import Prepared
 
@@ -54,6 +54,11 @@ class Way:
         if charges is None:
             return [None for _ in known]
         return [{t: charges[t].cost for t in one.listed.costs} for one in known]
+
+    def known(self, repeats: Repeats, draws: Draws) -> list[Known]:
+        """Return the statements with what was released before; joint noise is drawn in full."""
+        joint = self.charges is not None
+        return [repeats.known(one, draws, joint=joint) for one in self.prepared]
 
     def records(self, asked: Batch, known: Sequence[Known], repeats: Repeats) -> Records:
         """Return what the ledger is to note. known: the statements, with what was released before."""

@@ -1,13 +1,17 @@
 """What a statement asks that was released before: it costs nothing, and is shown again bit for bit.
 
+What was released with more noise than is asked now is topped up: what it lacks is drawn and paid.
+
 Claim:   every release that is shown was charged: it is in the store of answers (`budget.answers` says
          why that is enough), or was drawn for a statement that is paid together with this one, or is
-         drawn now and was reserved.
+         drawn now and was reserved, or is computed from one that is stored and one that is drawn now.
 Why:     `known` looks before the charge, takes the answers into its hands then, and leaves the cost of
-         everything else in `prepared.costs`, which is what is reserved. After that `run` shows what
-         is in its hands, and draws what isn't: it raises where a release counted as free would have
+         everything else in `prepared.costs`, which is what is reserved: of a release that is topped up,
+         that of the measurement that it lacks. After that `run` shows what is in its hands, and draws
+         what isn't, with the noise that was priced: it raises where a release counted as free would have
          to be drawn. Whether an answer is found depends on what was asked before, on released values
-         and on public data, never on a protected row.
+         and on public data, never on a protected row. An analyst who wasn't told of what is topped up
+         has the whole release counted against his or her part (`mechanisms.topup.missing`).
 Assumes: the caller reserves `prepared.costs` between the two.
 Source:  [Dwork2006]
 """
@@ -27,18 +31,30 @@ from dp_sql.executor.engine import Engine
 from dp_sql.mechanisms.release import Released
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.mechanisms.stored import from_bytes, to_bytes
+from dp_sql.mechanisms.topup import Noises
 from dp_sql.plan.fingerprint import CanonicalText
 from dp_sql.plan.release import Release, StageTable
 from dp_sql.postprocess import Answer, PostProcessor
 from dp_sql.privacy.cost import Cost
 from dp_sql.schema.catalog import Catalog
 from dp_sql.stages import Course, Prepared, Step, costs_of, fresh
+from dp_sql.topup import TopUp, noises_to_keep, topped_up, with_steps
 from dp_sql.version import VERSION
 
 MOST_NUMBERS = 200_000
 """An answer of more keys and numbers isn't kept: writing it down would take longer than asking."""
 
-_FORM = "1"  # of fingerprints: another one makes every answer a new one
+TOPPED_UP = "An earlier answer was topped up: the cost is that of what it lacked."
+
+_FORM = "2"  # of fingerprints: another one makes every answer a new one
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What a release depends on, as a digest. root: all of it but its noise and what that costs."""
+
+    whole: str
+    root: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +66,7 @@ class Known:
     answers that this analyst is shown for the first time: what counts against a cap on what one
     analyst has seen. free: by the name of each release that costs nothing, why.
     course: goes as far as answers are known. keys: the fingerprints so far, by release. unseen: those of
-    answers that count in `learned`.
+    answers that count in `learned`. topped: what is topped up, by the name of the release.
     """
 
     prepared: Prepared
@@ -58,8 +74,15 @@ class Known:
     learned: Prepared
     free: Mapping[str, str]
     course: Course
-    keys: Mapping[str, str]
+    keys: Mapping[str, Fingerprint]
     unseen: tuple[str, ...]
+    topped: Mapping[str, TopUp]
+
+    @property
+    def before(self) -> dict[str, str]:
+        """In words, what was released before, by the name of each release that is free or topped up."""
+        free = {name: f"free: {why}" for name, why in self.free.items()}
+        return free | {name: str(top) for name, top in self.topped.items()}
 
 
 class Draws:
@@ -67,14 +90,14 @@ class Draws:
 
     promised: the fingerprints of what the statements so far will draw. learned: of the answers that
     count against the analyst's cap. drawn: what they have drawn. kept: what is to be kept of it, as
-    fingerprint, charge, identities of tables, and the answer as bytes.
+    fingerprint, charge, identities of tables, the answer as bytes, and its noise.
     """
 
     def __init__(self) -> None:
         self.promised: set[str] = set()
         self.learned: set[str] = set()
         self.drawn: dict[str, list[Released]] = {}
-        self.kept: list[tuple[str, str, list[str], bytes]] = []
+        self.kept: list[tuple[Fingerprint, str, list[str], bytes, Noises | None]] = []
 
     def forget(self) -> None:
         """Keep nothing of what was drawn so far."""
@@ -101,17 +124,19 @@ class Repeats:
         self._identities, self._analyst = identities, analyst
         self._anew = fresh(engine, post, sampler)
 
-    def known(self, prepared: Prepared, draws: Draws) -> Known:
+    def known(self, prepared: Prepared, draws: Draws, *, joint: bool = False) -> Known:
         """Return a statement with what is known of it. No protected row is read.
 
-        draws: of the statements that are paid together with it. Raises QueryError where a stage of
-        known answers can't be computed.
+        draws: of the statements that are paid together with it. joint: whether their noise is priced
+        together, so that nothing is topped up. Raises QueryError where a stage of known answers can't be
+        computed.
         """
         course = Course(prepared, self._catalog, self._post)
         free: dict[str, str] = {}
         new: list[Release] = []
         learned: list[Release] = []
-        keys: dict[str, str] = {}
+        keys: dict[str, Fingerprint] = {}
+        topped: dict[str, TopUp] = {}
         waiting = course.waiting()
         while parsed := next((r for r in waiting if course.ready(r)), None):
             waiting.remove(parsed)
@@ -120,8 +145,8 @@ class Repeats:
             if self._answers is None or versions is None:
                 new.append(parsed)
                 continue
-            key = self._fingerprint(steps, course.read(parsed), versions)
-            keys[parsed.name] = key
+            keys[parsed.name] = self._fingerprint(steps, course.read(parsed), versions)
+            key = keys[parsed.name].whole
             found = self._answers.find(key, self._analyst)
             noisy = None if found is None else _restored(found.body, steps)
             if found is not None and noisy is not None:
@@ -135,15 +160,22 @@ class Repeats:
             else:
                 draws.promised.add(key)
                 new.append(parsed)
+                if not joint and noises_to_keep(steps) is not None:
+                    stored = self._answers.alike(keys[parsed.name].root, self._analyst)
+                    top = topped_up(steps, stored, self._words(versions))
+                    if top is not None:
+                        topped[parsed.name] = top
         new += waiting
+        seen = {name: top for name, top in topped.items() if top.seen}
         return Known(
-            self._owing(prepared, new),
+            self._owing(prepared, new, topped),
             prepared,
-            self._owing(prepared, [*new, *learned]),
+            self._owing(prepared, [*new, *learned], seen),
             free,
             course,
             keys,
-            tuple(keys[parsed.name] for parsed in learned),
+            tuple(keys[parsed.name].whole for parsed in learned),
+            topped,
         )
 
     def records(self, queries: Sequence[str], known: Sequence[Known]) -> Records:
@@ -164,9 +196,11 @@ class Repeats:
         prepared = (known.prepared, known.listed, known.learned)
         return charges_beside(*prepared, self._catalog, capped=self._analyst != OWNER)
 
-    def _owing(self, prepared: Prepared, releases: Sequence[Release]) -> Prepared:
-        """Return a statement with the costs of some of its releases alone."""
-        costs, debits = costs_of(releases, prepared.steps, self._catalog)
+    def _owing(
+        self, prepared: Prepared, releases: Sequence[Release], topped: Mapping[str, TopUp]
+    ) -> Prepared:
+        """Return a statement with the costs of some of its releases alone, some of them topped up."""
+        costs, debits = costs_of(releases, with_steps(prepared.steps, topped), self._catalog)
         return replace(prepared, costs=costs, debits=debits)
 
     def run(self, known: Known, receipt: Receipt | None, draws: Draws) -> Answer:
@@ -178,23 +212,27 @@ class Repeats:
         def draw(parsed: Release, steps: list[Step], read: list[StageTable]) -> list[Released]:
             key = known.keys.get(parsed.name)
             if parsed.name in known.free:
-                if key not in draws.drawn:
+                if key is None or key.whole not in draws.drawn:
                     raise InternalError("a release that is neither known nor paid")
-                return draws.drawn[key]
+                return draws.drawn[key.whole]
             if key is None and (versions := self._versions(parsed, steps)) is not None:
                 key = self._fingerprint(steps, read, versions)
+            top = known.topped.get(parsed.name)
             try:
-                noisy = self._anew(parsed, steps, read)
+                noisy = self._anew(parsed, steps if top is None else [*top.steps], read)
             except BaseException:
                 draws.forget()
                 raise
+            noises = noises_to_keep(steps)
+            if top is not None:
+                noisy, noises = top.with_earlier(noisy), top.noises
             if key is None or receipt is None or self._answers is None:
                 return noisy
-            draws.drawn[key] = noisy
+            draws.drawn[key.whole] = noisy
             if sum(map(_numbers, noisy)) <= MOST_NUMBERS:
                 charged, _ = costs_of([parsed], steps, self._catalog)
                 identities = [self._identities[table] for table in charged]
-                draws.kept.append((key, receipt.query_id, identities, to_bytes(noisy)))
+                draws.kept.append((key, receipt.query_id, identities, to_bytes(noisy), noises))
             return noisy
 
         if self._answers is not None and known.unseen:
@@ -212,8 +250,9 @@ class Repeats:
         Source:  [Haeberlen2011]
         """
         if self._answers is not None:
-            for key, query_id, identities, body in draws.kept:
-                self._answers.keep(key, query_id, identities, body, self._analyst)
+            for key, query_id, identities, body, noises in draws.kept:
+                more = ("", "") if noises is None else (key.root, noises.to_text())
+                self._answers.keep(key.whole, query_id, identities, body, self._analyst, *more)
 
     def _versions(self, parsed: Release, steps: Sequence[Step]) -> dict[str, Version] | None:
         """Return the versions of a release's tables, by name; None where it isn't looked for at all."""
@@ -226,7 +265,7 @@ class Repeats:
 
     def _fingerprint(
         self, steps: Sequence[Step], read: Sequence[StageTable], versions: Mapping[str, Version]
-    ) -> str:
+    ) -> Fingerprint:
         """Return the digest of everything that a release depends on.
 
         That is: its plan with every literal, bound, limit and public key; the rows of the stages it
@@ -235,7 +274,7 @@ class Repeats:
         """
         tables = self._catalog.tables
         text = CanonicalText(read)
-        text.add(tuple((step.plan, step.measurement) for step in steps), self._catalog.unit)
+        text.add(tuple(step.plan for step in steps), self._catalog.unit)
         text.add(
             tuple(
                 (name, self._identities[name], tables[name].data_version, version.number)
@@ -244,7 +283,9 @@ class Repeats:
             tuple((name, self._engine.content(name)) for name in sorted(text.public_tables)),
             (_FORM, VERSION, self._engine.version, self._sampler),
         )
-        return text.digest()
+        root = text.digest()
+        text.add(tuple(step.measurement for step in steps))
+        return Fingerprint(text.digest(), root)
 
     def _words(self, versions: Mapping[str, Version]) -> str:
         found = []

@@ -5,7 +5,8 @@ Claim:   a release that is found here was charged in this ledger to every table 
 Why:     an answer is kept after the release, which comes after its charge is on disk, and with the
          statement that paid. It is found only where the ledger, asked then, has that statement's entry
          for each of those tables: an answer of another ledger, or of one that was put back from a
-         backup, is none. A row whose digest is wrong is none. Whatever isn't found is charged and
+         backup, is none. A ledger that has the entry of a topped-up answer has those of what was topped
+         up too: they came before. A row whose digest is wrong is none. Whatever isn't found is charged and
          drawn anew, so a store that is lost, full, locked or cleared costs budget, never privacy.
 Assumes: who can write the file doesn't forge it; it holds what analysts were shown and nothing else.
 Source:  [Dwork2006]
@@ -26,7 +27,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,7 +46,8 @@ MOST_BYTES_OF_ONE = 8 * 2**20
 
 _WAIT_SECONDS = 5.0
 _RECENT = 16  # an answer that was among the last so many is as good as used now
-_LAYOUT = 1
+_ALIKE = 16  # answers that are looked at for one that may be topped up
+_LAYOUT = 2
 _TABLES = (
     """
     CREATE TABLE answers (
@@ -55,10 +57,13 @@ _TABLES = (
         body BLOB NOT NULL,
         size INTEGER NOT NULL,
         used INTEGER NOT NULL,
+        root TEXT NOT NULL,
+        noise TEXT NOT NULL,
         digest TEXT NOT NULL
     )
     """,
     "CREATE INDEX answers_by_use ON answers (used, size)",
+    "CREATE INDEX answers_by_root ON answers (root, used) WHERE root <> ''",
     """
     CREATE TABLE seen (
         fingerprint TEXT NOT NULL,
@@ -75,16 +80,18 @@ _TABLES = (
     """,
     f"PRAGMA user_version = {_LAYOUT}",
 )
-_FIND = "SELECT query_id, identities, body, digest FROM answers WHERE fingerprint = :fingerprint"
+_ROW = "SELECT fingerprint, query_id, identities, body, root, noise, digest FROM answers"
+_FIND = f"{_ROW} WHERE fingerprint = :fingerprint"
+_FIND_ALIKE = f"{_ROW} WHERE root = :root AND root <> '' ORDER BY used DESC LIMIT {_ALIKE}"
 _HAS_SEEN = "SELECT 1 FROM seen WHERE fingerprint = :fingerprint AND analyst = :analyst"
 _TOUCH = (
     "UPDATE answers SET used = (SELECT MAX(used) + 1 FROM answers) WHERE fingerprint = :fingerprint "
     "AND used < (SELECT MAX(used) FROM answers) - :recent"
 )
 _ADD = (
-    "INSERT INTO answers (fingerprint, query_id, identities, body, size, used, digest) VALUES "
-    "(:fingerprint, :query_id, :identities, :body, :size, "
-    "(SELECT COALESCE(MAX(used), 0) + 1 FROM answers), :digest) ON CONFLICT DO NOTHING"
+    "INSERT INTO answers (fingerprint, query_id, identities, body, size, used, root, noise, digest) "
+    "VALUES (:fingerprint, :query_id, :identities, :body, :size, "
+    "(SELECT COALESCE(MAX(used), 0) + 1 FROM answers), :root, :noise, :digest) ON CONFLICT DO NOTHING"
 )
 _ADD_SEEN = (
     "INSERT INTO seen (fingerprint, analyst) SELECT :fingerprint, :analyst WHERE EXISTS "
@@ -104,10 +111,14 @@ _SET_VERSION = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A stored answer. seen: whether the analyst who asks was shown it, or paid for it."""
+    """A stored answer. seen: whether the analyst who asks was shown it, or paid for it.
+
+    noise: what `keep` was told of its noise; "" where nothing may be added to it.
+    """
 
     body: bytes
     seen: bool
+    noise: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,21 +156,31 @@ class Answers:
 
     def find(self, fingerprint: str, analyst: str) -> Answer | None:
         """Return the answer with that fingerprint, or None where there is none that was paid for."""
-        wanted = {"fingerprint": fingerprint, "analyst": analyst, "recent": _RECENT}
-        found = None
+        found = self._paid(_FIND, {"fingerprint": fingerprint}, analyst)
+        return found[0] if found else None
+
+    def alike(self, root: str, analyst: str) -> list[Answer]:
+        """Return answers that were paid for and kept with that root, those used last first, not many."""
+        return self._paid(_FIND_ALIKE, {"root": root}, analyst)
+
+    def _paid(self, query: str, wanted: Mapping[str, object], analyst: str) -> list[Answer]:
+        """Return the answers of some rows, and forget those that nobody paid for or that are damaged."""
+        rows, seen = [], {}
         with suppress(sqlite3.Error), self._session() as connection:
-            found = connection.execute(_FIND, wanted).fetchone()
-            seen = connection.execute(_HAS_SEEN, wanted).fetchone() is not None
-            connection.execute(_TOUCH, wanted)
-        if found is None:
-            return None
-        query_id, identities, body, stored = found
-        sound = stored == _digest(fingerprint, query_id, identities, body)
-        if sound and set(json.loads(identities)) <= self._charged(query_id):
-            return Answer(body, seen)
-        with suppress(sqlite3.Error), self._session() as connection:
-            _forget(connection, fingerprint)
-        return None
+            rows = connection.execute(query, wanted).fetchall()
+            for fingerprint, *_ in reversed(rows):
+                asked = {"fingerprint": fingerprint, "analyst": analyst, "recent": _RECENT}
+                seen[fingerprint] = connection.execute(_HAS_SEEN, asked).fetchone() is not None
+                connection.execute(_TOUCH, asked)
+        found = []
+        for fingerprint, query_id, identities, body, root, noise, stored in rows:
+            sound = stored == _digest(fingerprint, query_id, identities, body, root, noise)
+            if sound and set(json.loads(identities)) <= self._charged(query_id):
+                found.append(Answer(body, seen[fingerprint], noise))
+                continue
+            with suppress(sqlite3.Error), self._session() as connection:
+                _forget(connection, fingerprint)
+        return found
 
     def keep(
         self,
@@ -168,10 +189,13 @@ class Answers:
         identities: Iterable[str],
         body: bytes,
         analyst: str,
+        root: str = "",
+        noise: str = "",
     ) -> None:
         """Keep an answer that was drawn for a statement that is charged, unless there is one.
 
-        identities: of the tables that it reads. The analyst who asked has seen it.
+        identities: of the tables that it reads. The analyst who asked has seen it. root, noise: where more
+        may be added to it, the digest of everything but its noise, and that noise.
         """
         if len(body) > MOST_BYTES_OF_ONE:
             return
@@ -182,7 +206,9 @@ class Answers:
             "identities": read,
             "body": body,
             "size": len(body),
-            "digest": _digest(fingerprint, query_id, read, body),
+            "root": root,
+            "noise": noise,
+            "digest": _digest(fingerprint, query_id, read, body, root, noise),
         }
         with suppress(sqlite3.Error), self._session() as connection:
             if connection.execute(_ADD, row).rowcount == 1:
@@ -401,12 +427,21 @@ def _identities(stored: object, otherwise: set[str]) -> set[str]:
         return otherwise
 
 
-def _digest(fingerprint: str, query_id: object, identities: object, body: object) -> str | None:
+def _digest(
+    fingerprint: object,
+    query_id: object,
+    identities: object,
+    body: object,
+    root: object,
+    noise: object,
+) -> str | None:
     """Return the digest of a row, None where a value has another type than it was written with."""
-    if not (isinstance(query_id, str) and isinstance(identities, str) and isinstance(body, bytes)):
+    texts = [
+        text for text in (fingerprint, query_id, identities, root, noise) if isinstance(text, str)
+    ]
+    if len(texts) < 5 or not isinstance(body, bytes):
         return None
-    content = hashlib.sha256(body).hexdigest()
-    return digest("answer", fingerprint, query_id, identities, content)
+    return digest("answer", *texts, hashlib.sha256(body).hexdigest())
 
 
 def _forget(connection: sqlite3.Connection, fingerprint: str) -> None:

@@ -47,17 +47,17 @@ class VectorNoise:
 EXACT = VectorNoise(NoiseKind.NONE, 1, 0)
 
 
-def on_lattice(kind: NoiseKind, square: Fraction) -> VectorNoise | None:
+def on_lattice(kind: NoiseKind, square: Fraction, least: int = LEAST_SCALE) -> VectorNoise | None:
     """Return noise whose scale over its lattice is at least the root of `square`.
 
-    On the coarsest lattice that gives a scale of LEAST_SCALE; the finest is _FINEST, where noise
+    On the coarsest lattice that gives a scale of `least`; the finest is _FINEST, where noise
     of that scale is below a double's precision. None above the largest scale.
     """
     lattice, scale = 1, _root_up(square)
-    while scale < LEAST_SCALE and lattice < _FINEST:
+    while scale < least and lattice < _FINEST:
         lattice *= 2
         scale = _root_up(square * lattice**2)
-    scale = max(scale, LEAST_SCALE)
+    scale = max(scale, least)
     return VectorNoise(kind, lattice, scale) if scale <= MAX_SCALE else None
 
 

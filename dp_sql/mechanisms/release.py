@@ -134,7 +134,7 @@ def release(
     keys = [groups[row] for row in order]
     return Released(
         keys,
-        [[_canonical(component[order]) for component in vector] for vector in vectors],
+        [[canonical(component[order]) for component in vector] for vector in vectors],
         measurement,
         [
             choose(histogram, _counted(open_sealed(cells), keys), len(keys), chooser, sampler)
@@ -270,7 +270,7 @@ def _shown(selection: Selection | Coins | None, units: AnyIntegers) -> NDArray[n
             assert_never(selection)
 
 
-def _canonical(values: AnyIntegers) -> AnyIntegers:
+def canonical(values: AnyIntegers) -> AnyIntegers:
     """Return the values as int64 where all of them fit, as Python integers elsewhere.
 
     The exact values decided how the sum was computed; only the noisy ones may decide its type.

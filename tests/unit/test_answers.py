@@ -67,6 +67,19 @@ def test_an_answer_that_the_ledger_did_not_charge_is_none(
     assert store.find("f", "ada") == Answer(b"paid", seen=True)
 
 
+def test_answers_of_one_root_are_found_together_where_they_were_paid(store: Answers) -> None:
+    for name, root in (("a", "r"), ("b", "r"), ("c", "s"), ("d", "")):
+        store.keep(name, "q1", ["t"], name.encode(), "ada", root, f"noise of {name}")
+    store.keep("free", "q1", ["u"], b"free", "ada", "r", "")
+    assert [one.body for one in store.alike("r", "eve")] == [b"b", b"a"]
+    assert store.alike("r", "ada")[1] == Answer(b"a", seen=True, noise="noise of a")
+    assert store.alike("r", "eve")[1] == Answer(b"a", seen=False, noise="noise of a")
+    assert store.find("free", "ada") is None  # nobody paid for it, so it is forgotten
+    assert store.alike("", "ada") == store.alike("x", "ada") == []
+    store.refresh(["t"], "owner")
+    assert store.alike("r", "ada") == []
+
+
 def test_a_refresh_forgets_what_reads_the_table_and_counts_for_it_alone(store: Answers) -> None:
     store.keep("both", "q2", ["t", "u"], b"", "ada")
     store.keep("one", "q2", ["u"], b"", "ada")
@@ -121,7 +134,9 @@ def test_what_was_used_longest_ago_makes_room(
     assert store.size() == (1, 8)
 
 
-@pytest.mark.parametrize("column", ["fingerprint", "query_id", "identities", "body", "digest"])
+@pytest.mark.parametrize(
+    "column", ["fingerprint", "query_id", "identities", "body", "root", "noise", "digest"]
+)
 @pytest.mark.parametrize("value", [b"g", "g", None, 7, b"\xff"])
 def test_a_changed_row_is_none(path: Path, column: str, value: object) -> None:
     store = Answers(path, charged)

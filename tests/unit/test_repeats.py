@@ -243,7 +243,9 @@ def test_a_stage_that_is_drawn_now_leaves_what_reads_it_to_be_paid(
 ) -> None:
     people.sql(ABOVE, epsilon=2)
     find = people._answers.find
-    lost = people._repeats.known(people._prepare(ABOVE, *[2, *[None] * 4]), Draws()).keys["r0"]
+    lost = (
+        people._repeats.known(people._prepare(ABOVE, *[2, *[None] * 4]), Draws()).keys["r0"].whole
+    )
     monkeypatch.setattr(
         people._answers, "find", lambda key, who: None if key == lost else find(key, who)
     )
