@@ -9,13 +9,14 @@ from sqlglot import exp
 
 from dp_sql.parser import constants
 from dp_sql.parser.aggregates import aggregate_name
-from dp_sql.parser.function_names import BINARY, NO_NAMES, Written, written
+from dp_sql.parser.function_names import BINARY, NO_NAMES, Written, is_constant, written
 from dp_sql.parser.planar_calls import is_planar, of_protected
 from dp_sql.parser.row_values import row_meaning
 from dp_sql.parser.scope import Scope
 from dp_sql.parser.text import nearest
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Cast, Expression, Literal, Ref
+from dp_sql.plan.functions_calendar import MOVES
 from dp_sql.plan.rows import Rows
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
@@ -284,7 +285,7 @@ class Expressions:
             raise of_protected(self._statement, node)
         self._only(node, *call.keys)
         named = isinstance(node, exp.Anonymous)
-        if call.name not in functions.FUNCTIONS or (named and call.name in NO_NAMES):
+        if call.name not in functions.FUNCTIONS or (named and node.name.lower() in NO_NAMES):
             close = nearest(call.name, [n for n in functions.FUNCTIONS if n not in NO_NAMES])
             raise self._statement.unsupported(
                 f"the function {self._word(node) or call.name} isn't answered over protected rows.",
@@ -297,6 +298,9 @@ class Expressions:
                 self._plain(arg)
         if call.name == "date_part" and len(args) == 2 and isinstance(args[0], exp.Literal):
             return self._part(node, args[0].name, args[1])
+        if call.name in MOVES and len(args) == 1 and is_constant(args[0]):
+            unit = exp.var(call.name.removeprefix("to_"))
+            return constants.interval(self._statement, exp.Interval(this=args[0], unit=unit))
         if call.name.startswith("json_"):
             return self._json(call.name, node, args)
         if isinstance(node, exp.Escape):
