@@ -96,9 +96,10 @@ def _round_typing(args: Args) -> tuple[Args, SqlType]:
     if type_.kind is Kind.DECIMAL:
         if places < 0 and type_.precision < 38:  # 99 rounds to 100
             wider = SqlType(Kind.DECIMAL, type_.precision + 1, type_.scale)
-            if type_.scale:  # DuckDB widens by itself where there is none
-                args = (cast(args[0], wider), *args[1:])
-            type_ = wider
+            if type_.scale:
+                args, type_ = (cast(args[0], wider), *args[1:]), wider
+            elif -places <= type_.precision:  # DuckDB widens by itself
+                type_ = wider
         return args, SqlType(Kind.DECIMAL, type_.precision, min(type_.scale, max(places, 0)))
     return args, type_
 
