@@ -176,7 +176,7 @@ def test_a_word_without_parentheses_has_a_caret_under_it(word: str) -> None:
         == f"{word} isn't answered over protected rows: an answer doesn't depend on when it is asked."
     )
     assert text[carets.index("^") : carets.rindex("^") + 1] == word
-    assert hint.startswith("Instead: write the ")
+    assert hint.startswith(("Instead: DATE '", "Instead: TIMESTAMP '"))
 
 
 @pytest.mark.parametrize(
