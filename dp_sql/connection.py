@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
@@ -26,7 +27,6 @@ from dp_sql.errors import (
     BudgetExceededError,
     EngineError,
     InternalError,
-    UnsupportedSQLError,
 )
 from dp_sql.executor import spawn
 from dp_sql.executor.duckdb_engine import DuckDBEngine
@@ -34,10 +34,10 @@ from dp_sql.explain import explanation
 from dp_sql.joint import JOINT, Way, ways
 from dp_sql.mechanisms.sampler import sampler_named
 from dp_sql.pace import Pace
-from dp_sql.parser.examples import with_example
+from dp_sql.parser.advice import with_example
 from dp_sql.parser.setting import Setting, read_setting
 from dp_sql.parser.statement import parse
-from dp_sql.parser.text import starts_with
+from dp_sql.parser.text import explained_by
 from dp_sql.payment import answering, reserve
 from dp_sql.places import analyst_named, ledger_place
 from dp_sql.plan.release import Release
@@ -141,8 +141,8 @@ class Connection:
         """
         self._open()
         began = self._pace.now()
-        with with_example(self._catalog, query):
-            explained = starts_with(query, "EXPLAIN") if isinstance(query, str) else None
+        with self._shown(query, delta):
+            explained = explained_by(query) if isinstance(query, str) else None
             if explained is not None:
                 return self._explained(explained, epsilon, delta, within, confidence, sample_rate)
             setting = read_setting(query) if isinstance(query, str) else None
@@ -217,7 +217,7 @@ class Connection:
         delta = next((d for d in (asked.delta, session.delta, defaults.delta) if d is not None), 0)
 
         def prepare(query: str, spent: Spending) -> stages.Prepared:
-            with with_example(self._catalog, query):
+            with self._shown(query, spent.delta):
                 amounts = spent.epsilon, spent.delta, None, None, sample_rate
                 return self._prepare(query, *amounts, gaussian=spent.gaussian)
 
@@ -270,7 +270,7 @@ class Connection:
     ) -> str:
         """Return what a statement would do and cost, as text. Reads no protected row, costs nothing."""
         self._open()
-        with with_example(self._catalog, query):
+        with self._shown(query, delta):
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
             known = self._repeats.known(prepared, Draws())
         states = {
@@ -393,6 +393,10 @@ class Connection:
                 hint="dp_sql.connect(…) in the fork",
             )
 
+    def _shown(self, query: str, delta: Amount | None) -> AbstractContextManager[None]:
+        rest = delta, None, None, None
+        return with_example(self._catalog, query, lambda text: self._prepare(text, 1, *rest))
+
     def _prepare(
         self,
         query: str,
@@ -440,13 +444,6 @@ class Connection:
         confidence: Amount | None,
         sample_rate: Amount | None,
     ) -> Result:
-        first = rest.split(maxsplit=1)[0].upper() if rest.strip() else ""
-        if first.startswith("("):
-            raise UnsupportedSQLError("EXPLAIN takes no options.", hint="EXPLAIN SELECT …")
-        if first == "ANALYZE":
-            raise UnsupportedSQLError(
-                "EXPLAIN ANALYZE prints how many rows the data have.", hint="EXPLAIN SELECT …"
-            )
         text = self.explain(
             rest,
             epsilon=epsilon,

@@ -113,9 +113,14 @@ class SchemaError(DPSQLError):
 
 
 class QueryError(DPSQLError):
-    """The statement can't be answered as it stands. It cost nothing and ran nothing."""
+    """The statement can't be answered as it stands. It cost nothing and ran nothing.
+
+    Attributes:
+        tries: statements near it, the likeliest first; the first that is answered is its example.
+    """
 
     code = "query"
+    tries: tuple[str, ...] = ()
 
 
 class UnsupportedSQLError(QueryError):

@@ -9,7 +9,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dp_sql.errors import InternalError, QueryError
-from dp_sql.parser import aggregates, contribution, sample_calls
+from dp_sql.parser import aggregates, contribution, rewrites, sample_calls
 from dp_sql.parser.bin_calls import Bins, bins_of
 from dp_sql.parser.choices import Asked, asked, result_type
 from dp_sql.parser.expressions import Expressions
@@ -112,6 +112,7 @@ class AggregateCalls:
                 f"this {call.name} would count rows of the public table that match nobody.",
                 call.node,
                 hint=f"COUNT({self._counted()}), or an inner join",
+                tries=(self._statement.with_call(call.node, f"COUNT({self._counted()})"),),
             )
         if call.distinct:
             owned = isinstance(argument, Ref) and argument.column.number in self._owners
@@ -119,7 +120,8 @@ class AggregateCalls:
                 raise self._statement.unsupported(
                     f"{call.name}(DISTINCT …) is answered for the owner's column only.",
                     call.node,
-                    hint=self._owner_hint(),
+                    hint=f"{self._owner_hint()}, or how many values: COUNT(DISTINCT …)",
+                    tries=self._without_distinct(call),
                 )
             if call.bounds:
                 raise self._statement.unsupported(
@@ -311,17 +313,29 @@ class AggregateCalls:
         named = (n.name for n in columns if n.column.number in self._owners)
         return next((f"COUNT(DISTINCT {name})" for name in named), "COUNT(*)")
 
+    def _without_distinct(self, call: aggregates.Call) -> list[str | None]:
+        found = self._statement.call(call.node)
+        (argument,) = found[1] if found is not None and len(found[1]) == 1 else ("",)
+        return [self._statement.with_call(call.node, f"COUNT({argument})")] if argument else []
+
     def _refuse_aggregate(self, call: aggregates.Call) -> QueryError:
         if call.kind is not None:
             return self._statement.unsupported(
                 f"this form of {call.name} isn't answered.", call.node
             )
+        inner = call.node.this if isinstance(call.node, exp.Filter) else call.node
+        name = self._statement.word(inner) or call.name
         reason, hint = _REFUSED.get(call.name, ("its result can be one person's value", None))
+        found = self._statement.call(inner)
+        new = None if found is None else rewrites.aggregate(name, found[1])
+        counted = [] if found is None else [f"count(DISTINCT {each})" for each in found[1][:1]]
         return self._statement.unsupported(
-            f"the aggregate {call.name} isn't answered: {reason}.",
+            f"the aggregate {name} isn't answered: {reason}.",
             call.node,
             hint=hint
+            or new
             or "COUNT, SUM, AVG, VAR_*, STDDEV_*, CORR, REGR_*, MEDIAN, QUANTILE_CONT, MIN or MAX",
+            tries=[self._statement.with_call(inner, each) for each in (new, *counted)],
         )
 
 

@@ -108,9 +108,9 @@ def interval(statement: Statement, node: exp.Interval) -> Literal:
         amount = amount.this
     if not isinstance(amount, exp.Literal):
         raise statement.unsupported(
-            "an interval has to be constant.",
+            f"INTERVAL (…) {node.text('unit').upper()} of a column isn't answered.",
             node,
-            hint="INTERVAL 1 DAY, or a date plus an integer",
+            hint="a unit from SECOND to YEAR, as in INTERVAL (x) DAY",
         )
     text = f"{amount.name} {unit.name}" if isinstance(unit, exp.Var) else amount.name
     parts = list(_PARTS.finditer(text))

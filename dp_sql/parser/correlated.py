@@ -82,7 +82,7 @@ def mixing(statement: Statement, node: exp.Expr, rows: Rows, right: Rows) -> Exc
         "this subquery lets the rows of one person decide about another's.",
         node,
         hint=hint,
-        example=examples.among(rows, right, statement.catalog),
+        tries=(examples.among(rows, right, statement.catalog),),
     )
 
 

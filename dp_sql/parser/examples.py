@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from dp_sql.errors import ParameterError, QueryError
 from dp_sql.plan.relation import Relation
 from dp_sql.schema.catalog import Catalog, TableSpec, ascii_lower
 from dp_sql.schema.sqltype import Kind
 from dp_sql.sensitivity.ownership import all_scans
 
 
-@contextmanager
-def with_example(catalog: Catalog, query: object) -> Iterator[None]:
-    """Add a statement that is answered to the error of one that isn't."""
-    try:
-        yield
-    except ParameterError:
-        raise
-    except QueryError as error:
-        example = _general(catalog, query if isinstance(query, str) else "")
-        if example is not None:
-            error.show(example)
-        raise
-
-
-def _general(catalog: Catalog, text: str) -> str | None:
+def general(catalog: Catalog, text: str) -> str | None:
     """Return a plain aggregate over the first protected table that a text names, or over any."""
     words = ascii_lower(text)
     protected = [spec for spec in catalog.tables.values() if not spec.public]

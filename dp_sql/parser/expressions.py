@@ -7,15 +7,16 @@ from datetime import date, datetime
 
 from sqlglot import exp
 
-from dp_sql.parser import constants
+from dp_sql.parser import constants, rewrites
 from dp_sql.parser.aggregates import aggregate_name
-from dp_sql.parser.function_names import BINARY, NO_NAMES, Written, written
+from dp_sql.parser.function_names import BINARY, NO_NAMES, Written, is_constant, written
 from dp_sql.parser.planar_calls import is_planar, of_protected
 from dp_sql.parser.row_values import row_meaning
 from dp_sql.parser.scope import Scope
 from dp_sql.parser.text import nearest
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Cast, Expression, Literal, Ref
+from dp_sql.plan.functions_calendar import MOVES
 from dp_sql.plan.rows import Rows
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
@@ -28,16 +29,24 @@ _FLAGS = {
 }  # fmt: skip
 
 _INSTEAD: Mapping[type[exp.Expr], str] = {
-    exp.IsNan: "NaN is NULL here: write x IS NULL",
+    exp.IsNan: "NaN is NULL here",
     exp.JSONExtract: "x ->> 'key', a text that a cast can make a number",
-    exp.AtTimeZone: "timestamps have no zone here: add an INTERVAL",
-    exp.CurrentDate: "write the date: DATE '2024-01-31'",
-    exp.CurrentTimestamp: "write the time: TIMESTAMP '2024-01-31 12:00:00'",
-    exp.Localtimestamp: "write the time: TIMESTAMP '2024-01-31 12:00:00'",
+    exp.AtTimeZone: "add an INTERVAL: timestamps have no zone here",
     exp.Bracket: "substring(x, 1, 1) of a text, list_extract([1, 2, 3], x) of a list",
     exp.Explode: "SELECT owner, a AS x FROM t UNION ALL SELECT owner, b FROM t",
     exp.RegexpILike: "regexp_matches(x, 'pattern', 'i')",
     exp.Lambda: "put x -> 'key' in parentheses",
+    exp.Collate: "lower(x) = 'text', or x ILIKE 'text'",
+    exp.Array: "a list of constants: list_contains([1, 2], x)",
+    exp.Struct: "its columns one by one",
+    exp.Split: "string_split(x, ',')[1], or its len(…) or list_contains(…, 'a')",
+    exp.RegexpExtractAll: "len(regexp_extract_all(x, 'a')), or regexp_extract(x, 'a')",
+    exp.Typeof: "the schema says the type of each column: \\d in the shell",
+    exp.Format: "x || ' ' || y, or round(x, 2)",
+    exp.ToMap: "CASE x WHEN 'a' THEN 1 WHEN 'b' THEN 2 END",
+    exp.Rand: "sample_rate=0.1 of the call for a sample, or md5_number_lower(x) % 10 = 0",
+    exp.Uuid: "sample_rate=0.1 of the call for a sample, or md5_number_lower(x)",
+    exp.Placeholder: "the value, or ? and a list of values for the cursor",
 }
 
 _SIGNS: Mapping[type[exp.Expr], str] = {
@@ -48,10 +57,23 @@ _SIGNS: Mapping[type[exp.Expr], str] = {
 }
 
 _INSTEAD_OF = {
-    "now": "write the time: TIMESTAMP '2024-01-31 12:00:00'",
-    "hash": "md5(x), or sha256(x)",
-    "json_value": "json_extract_string(x, '$.key')",
-    "timezone": "timestamps have no zone here: add an INTERVAL",
+    "timezone": "add an INTERVAL: timestamps have no zone here",
+    "printf": "x || ' ' || y, or round(x, 2)",
+    "array_length": "length(x) of a text, len(string_split(x, ',')) of its parts",
+    "regexp_split_to_array": "len(regexp_extract_all(x, 'a')), or regexp_extract(x, 'a')",
+}
+_ONLY = "arithmetic, CASE, comparisons, text and date functions"
+_WHY = ": only functions that no row can stop are"
+_WHY_OF = {
+    **dict.fromkeys(
+        "now getdate sysdate current_timestamp localtimestamp current_date today curdate".split(),
+        ": an answer doesn't depend on when it is asked",
+    ),
+    **dict.fromkeys(
+        "random rand uuid gen_random_uuid".split(),
+        ": which rows count can't be drawn in a statement",
+    ),
+    "hash": ": its values change with DuckDB's version",
 }
 
 _PARTS = {"DAYOFWEEK": "dow", "DAYOFYEAR": "doy"}
@@ -237,10 +259,23 @@ class Expressions:
         name = _SIGNS.get(type(node)) or self._word(node)
         if name is None:
             name = node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
+        return self._unanswered(f"{name} isn't answered over protected rows", node, name)
+
+    def _unanswered(self, message: str, node: exp.Expr, name: str) -> Exception:
+        """Return the error for a call that isn't in the table, with what is written instead."""
+        found = self._statement.call(node)
+        new = None if found is None else rewrites.function(name, found[1])
+        known = _INSTEAD.get(type(node)) or _INSTEAD_OF.get(name.lower())
+        if new is not None:
+            hint = f"{new}: {known}" if known and len(known) < len(_ONLY) else new
+        elif known is None and isinstance(node, exp.Func):
+            close = nearest(name, [n for n in functions.FUNCTIONS if n not in NO_NAMES])
+            hint = f"{close}(…)" if close else _ONLY
+        else:
+            hint = known or _ONLY
+        why = _WHY_OF.get(name.lower(), _WHY) if isinstance(node, exp.Func) else ""
         return self._statement.unsupported(
-            f"{name} isn't answered over protected rows.",
-            node,
-            hint=_INSTEAD.get(type(node), "arithmetic, CASE, comparisons, text and date functions"),
+            f"{message}{why}.", node, hint=hint, tries=(self._statement.with_call(node, new),)
         )
 
     def _only(self, node: exp.Expr, *keys: str) -> None:
@@ -271,25 +306,17 @@ class Expressions:
             raise self._statement.wrong(message, node) from None
 
     def _word(self, node: exp.Expr) -> str | None:
-        """Return the name of a function as it is written, None where its place isn't known."""
-        if isinstance(node, exp.SimilarTo):
-            return "SIMILAR TO"
-        start, end = node.meta.get("start"), node.meta.get("end")
-        if not isinstance(node, exp.Func) or not isinstance(start, int) or not isinstance(end, int):
-            return None
-        return self._statement.text[start : end + 1]
+        return "SIMILAR TO" if isinstance(node, exp.SimilarTo) else self._statement.word(node)
 
     def _written(self, node: exp.Expr, call: Written) -> Expression:
         if is_planar(node):
             raise of_protected(self._statement, node)
         self._only(node, *call.keys)
         named = isinstance(node, exp.Anonymous)
-        if call.name not in functions.FUNCTIONS or (named and call.name in NO_NAMES):
-            close = nearest(call.name, [n for n in functions.FUNCTIONS if n not in NO_NAMES])
-            raise self._statement.unsupported(
-                f"the function {self._word(node) or call.name} isn't answered over protected rows.",
-                node,
-                hint=_INSTEAD_OF.get(call.name) or (f"{close}(…)" if close else None),
+        if call.name not in functions.FUNCTIONS or (named and node.name.lower() in NO_NAMES):
+            name = self._word(node) or call.name
+            raise self._unanswered(
+                f"the function {name} isn't answered over protected rows", node, name
             )
         args = list(call.args)
         if type(node) in BINARY and call.name not in ("and", "or"):
@@ -297,6 +324,9 @@ class Expressions:
                 self._plain(arg)
         if call.name == "date_part" and len(args) == 2 and isinstance(args[0], exp.Literal):
             return self._part(node, args[0].name, args[1])
+        if call.name in MOVES and len(args) == 1 and is_constant(args[0]):
+            unit = exp.var(call.name.removeprefix("to_"))
+            return constants.interval(self._statement, exp.Interval(this=args[0], unit=unit))
         if call.name.startswith("json_"):
             return self._json(call.name, node, args)
         if isinstance(node, exp.Escape):

@@ -134,6 +134,7 @@ class FromClause:
                 f"no table is called {node.sql(dialect='duckdb')!r}.",
                 node,
                 hint=close or f"one of {', '.join(tables[:12])}",
+                tries=(self._statement.with_name(node, close),) if close else (),
             )
         return found
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from dp_sql.dataclass import dataclass
+from dp_sql.plan.functions_calendar import MOVES
 
 BINARY: Mapping[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -121,6 +122,11 @@ SIMPLE: Mapping[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.StrToTime: ("strptime", ("this", "format")),
     exp.DateAdd: ("+", ("this", "expression")),
     exp.JSONExtractScalar: ("json_extract_string", ("this", "expression")),
+    exp.Hex: ("hex", ("this",)),
+    exp.ToBinary: ("bin", ("this",)),
+    exp.ToDays: ("to_days", ("this",)),
+    exp.Overlay: ("overlay", ("this", "expression", "from_", "for_")),
+    exp.ArraySlice: ("array_slice", ("this", "start", "end")),
     exp.JSONType: ("json_type", ("this", "expression")),
 }
 
@@ -145,14 +151,21 @@ OTHER_NAMES: Mapping[str, str] = {
     "array_extract": "list_extract",
     "datepart": "date_part",
     "datesub": "date_sub",
+    "list_slice": "array_slice",
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "//",
 }
 
 # rows of the table that are operators: nobody calls them by these names
 NO_NAMES = frozenset(
-    "and between glob ilike in is_distinct_from is_not_distinct_from is_not_null is_null like negate "
-    "not or".split()
+    "and between glob ilike in is_distinct_from is_not_distinct_from is_not_null is_null like "
+    "match_count negate not or split_contains split_count split_item".split()
 )
 
+_PARTS = ("this", "expression")
+_COUNTS = (exp.Length, exp.ArraySize)
 _OF_LISTS = ("list_position", "list_extract")
 _ESCAPED: Mapping[type[exp.Expr], str] = {exp.Like: "like_escape", exp.ILike: "ilike_escape"}
 _LISTED: Mapping[type[exp.Expr], str] = {
@@ -178,6 +191,11 @@ class Written:
 def written(node: exp.Expr) -> Written | None:
     """Return the call that a node is, None for a node that is none or isn't in the table."""
     kind = type(node)
+    counted = node.this if isinstance(node, _COUNTS) else None
+    if counted is not None and _is_split(counted):
+        return Written("split_count", _given(counted, _PARTS), ("this",))
+    if isinstance(counted, exp.RegexpExtractAll) and counted.text("group") == "0":
+        return Written("match_count", _given(counted, _PARTS), ("this",))
     if kind in BINARY:
         keys: tuple[str, ...] = ("this", "expression")
         return Written(BINARY[kind], _given(node, keys), keys)
@@ -209,15 +227,26 @@ def written(node: exp.Expr) -> Written | None:
         case exp.ArrayContains() | exp.ArrayPosition() if isinstance(node.this, exp.Array):
             name = "list_contains" if kind is exp.ArrayContains else "list_position"
             return Written(name, (node.expression, *node.this.expressions), ("this", "expression"))
-        case exp.Bracket() if isinstance(node.this, exp.Array):
+        case exp.ArrayContains() if _is_split(node.this):
+            args = (*_given(node.this, _PARTS), node.expression)
+            return Written("split_contains", args, ("this", "expression"))
+        case exp.Interval() if not is_constant(node.this):
+            move = _move(node)
+            if move is not None:
+                return Written(move, (node.this,), ("this", "unit"))
+        case exp.Bracket():
             place = _place(node)
             if place is not None:
-                args = (place, *node.this.expressions)
-                return Written("list_extract", args, ("this", "expressions"))
+                return _extracted(node.this, place, ("this", "expressions"))
+            bounds = _bounds(node)
+            if bounds is not None:
+                return Written("array_slice", (node.this, *bounds), ("this", "expressions"))
         case exp.Anonymous():
             name = node.name.lower()
             name = OTHER_NAMES.get(name, name)
             args = tuple(node.expressions)
+            if name == "list_extract" and len(args) == 2:
+                return _extracted(args[0], args[1], ("this", "expressions"))
             if name in _OF_LISTS:
                 if len(args) != 2 or not isinstance(args[0], exp.Array):
                     return None
@@ -230,6 +259,43 @@ def written(node: exp.Expr) -> Written | None:
 
 def _given(node: exp.Expr, keys: tuple[str, ...]) -> tuple[exp.Expr, ...]:
     return tuple(node.args[key] for key in keys if node.args.get(key) is not None)
+
+
+def is_constant(node: exp.Expr) -> bool:
+    """Return whether a node is a literal, with or without a sign and parentheses."""
+    while isinstance(node, exp.Paren | exp.Neg):
+        node = node.this
+    return isinstance(node, exp.Literal)
+
+
+def _move(node: exp.Interval) -> str | None:
+    """Return the function that makes an interval of a number of a unit."""
+    name = f"to_{node.text('unit').lower().removesuffix('s')}s"
+    return name if name in MOVES else None
+
+
+def _is_split(node: exp.Expr) -> bool:
+    """Return whether a node is string_split(x, separator), and nothing more."""
+    return isinstance(node, exp.Split) and len(_given(node, tuple(node.args))) == len(_PARTS)
+
+
+def _extracted(source: exp.Expr, place: exp.Expr, keys: tuple[str, ...]) -> Written:
+    """Return source[place]: of a list of constants, of the parts of a text, or of a text."""
+    if isinstance(source, exp.Array):
+        return Written("list_extract", (place, *source.expressions), keys)
+    if _is_split(source):
+        return Written("split_item", (*_given(source, _PARTS), place), keys)
+    return Written("array_extract", (source, place), keys)
+
+
+def _bounds(node: exp.Bracket) -> tuple[exp.Expr, exp.Expr] | None:
+    """Return the places from and to which x[from:to] goes, from the first to the last by default."""
+    match node.expressions:
+        case [exp.Slice() as part] if part.args.get("step") is None:
+            first = part.this or exp.Literal.number(1)
+            return first, part.expression or exp.Neg(this=exp.Literal.number(1))
+        case _:
+            return None
 
 
 def _place(node: exp.Bracket) -> exp.Expr | None:

@@ -260,7 +260,7 @@ class _Joiner:
             f"this join of {step.alias!r} lets rows of different persons meet.",
             step.node,
             hint=f"join protected tables on their owner: … AND {names}",
-            example=examples.joined(rows, step.rows.relation, statement.catalog),
+            tries=(examples.joined(rows, step.rows.relation, statement.catalog),),
         )
 
     def _outer(self, rows: Rows, step: Step) -> Rows:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dp_sql.parser import examples
+from dp_sql.parser import examples, nearby
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.column_lists import with_items
 from dp_sql.parser.correlated import keys_of, require_own, unmatched
@@ -89,7 +89,10 @@ class PrivateBlock:
         for part in _parts(where.this) if where is not None else []:
             if has_aggregate(part):
                 raise self._statement.wrong(
-                    "an aggregate can't stand in WHERE.", part, hint="use HAVING"
+                    "an aggregate can't stand in WHERE: it has no value before the rows are chosen.",
+                    part,
+                    hint="HAVING, or a subquery: x > (SELECT AVG(x) FROM t)",
+                    tries=nearby.after_aggregates(self._node, part),
                 )
             before = len(self._subqueries)
             bound = binder.bind_condition(part)
@@ -197,7 +200,7 @@ class PrivateBlock:
                     "some of these sets of keys have the owner's column, and some mix persons.",
                     self._node.args["group"],
                     hint="the owner's column in each of them, as in GROUP BY owner, ROLLUP (x)",
-                    example=examples.per_person(self.relation, self._statement.catalog),
+                    tries=(examples.per_person(self.relation, self._statement.catalog),),
                 )
             return (keys, sets) if all(owned) and not self._keys else None
         keys += self._keys
@@ -328,7 +331,7 @@ class PrivateBlock:
                 if owner is None
                 else f"SELECT DISTINCT {owner.name}, …"
             ),
-            example=examples.distinct(self.relation, self._statement.catalog),
+            tries=(examples.distinct(self.relation, self._statement.catalog),),
         )
 
     def _counted(self) -> str:
@@ -361,7 +364,10 @@ class PrivateBlock:
             "LIMIT over the rows of several persons lets one decide about another's row.",
             found,
             hint=hint,
-            example=examples.first_rows(self.relation, self._statement.catalog),
+            tries=(
+                *nearby.aggregated(self._node),
+                examples.first_rows(self.relation, self._statement.catalog),
+            ),
         )
 
     def _selected(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dp_sql.errors import QueryError
-from dp_sql.parser import aggregates, examples, options, truth
+from dp_sql.parser import aggregates, examples, nearby, options, truth
 from dp_sql.parser.aggregate_calls import AggregateCalls
 from dp_sql.parser.bin_calls import shown
 from dp_sql.parser.correlated import outer_columns
@@ -179,14 +179,14 @@ class ReleaseBlock:
                 node,
                 hint="average over persons: group by the owner of the side that keeps its rows, or by "
                 "COALESCE of both sides' owners, in a subquery",
-                example=examples.per_person(self._source, self._statement.catalog),
+                tries=(examples.per_person(self._source, self._statement.catalog),),
             )
         if holds_owner(bound, self._owners):
             raise self._statement.not_private(
                 "a group for each person would show everybody's data.",
                 node,
                 hint="group by something that many people share, or average over persons",
-                example=examples.per_person(self._source, self._statement.catalog),
+                tries=(examples.per_person(self._source, self._statement.catalog),),
             )
         if (
             self._owners
@@ -198,7 +198,7 @@ class ReleaseBlock:
                 "show one person's data.",
                 node,
                 hint="group by something that many people share, or average over persons",
-                example=examples.per_person(self._source, self._statement.catalog),
+                tries=(examples.per_person(self._source, self._statement.catalog),),
             )
 
     def _item(self, item: exp.Expr) -> exp.Expr:
@@ -336,6 +336,7 @@ class ReleaseBlock:
             f"{node.name!r} has many values in a group.",
             node,
             hint=f"put {node.name} into GROUP BY, or aggregate it",
+            tries=nearby.grouped_by(node),
         )
 
 

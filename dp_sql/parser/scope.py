@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from sqlglot import exp
 
 from dp_sql.errors import NotPrivateError, ParameterError, QueryError, UnsupportedSQLError
+from dp_sql.parser.spans import Span, call_span, function_span, name_span, replaced
 from dp_sql.parser.text import nearest, position_of
+from dp_sql.parser.usual import usual
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.release import UNSAID, Options, Release, Stage
 from dp_sql.plan.rows import Rows
@@ -80,12 +83,18 @@ class Statement:
         return Column(self._numbers, name, kind, nullable)
 
     def unsupported(
-        self, message: str, node: exp.Expr | None, *, hint: str | None = None
+        self,
+        message: str,
+        node: exp.Expr | None,
+        *,
+        hint: str | None = None,
+        tries: Iterable[str | None] = (),
     ) -> UnsupportedSQLError:
-        """Return the error for a construct that isn't answered, with a caret under `node`."""
-        return UnsupportedSQLError(
-            message, hint=hint, text=self.text, position=position_of(self.text, node)
-        )
+        """Return the error for a construct that isn't answered, with a caret under `node`.
+
+        tries: statements that may be answered, the likeliest first; None where there is none.
+        """
+        return _trying(UnsupportedSQLError, self.text, message, node, hint, tries)
 
     def not_private(
         self,
@@ -93,15 +102,48 @@ class Statement:
         node: exp.Expr | None,
         *,
         hint: str | None = None,
-        example: str | None = None,
+        tries: Iterable[str | None] = (),
     ) -> NotPrivateError:
-        """Return the error for an answer that no noise makes private."""
-        place = position_of(self.text, node)
-        return NotPrivateError(message, hint=hint, text=self.text, position=place, example=example)
+        """Return the error for an answer that no noise makes private. tries: as of `unsupported`."""
+        return _trying(NotPrivateError, self.text, message, node, hint, tries)
 
-    def wrong(self, message: str, node: exp.Expr | None, *, hint: str | None = None) -> QueryError:
-        """Return the error for SQL that has no meaning."""
-        return QueryError(message, hint=hint, text=self.text, position=position_of(self.text, node))
+    def wrong(
+        self,
+        message: str,
+        node: exp.Expr | None,
+        *,
+        hint: str | None = None,
+        tries: Iterable[str | None] = (),
+    ) -> QueryError:
+        """Return the error for SQL that has no meaning. tries: as of `unsupported`."""
+        return _trying(QueryError, self.text, message, node, hint, tries)
+
+    def word(self, node: exp.Expr) -> str | None:
+        """Return the name of a function as it is written, None where its place isn't known."""
+        found = function_span(self.text, node)
+        return None if found is None else self.text[slice(*found)]
+
+    def with_name(self, node: exp.Expr, new: str) -> str | None:
+        """Return the text with another name in the place of a column's or table's."""
+        span = name_span(node)
+        return None if span is None else replaced(self.text, [(span, new)])
+
+    def with_column(self, node: exp.Column, new: str) -> str | None:
+        """Return the text with other words in the place of a column and its table."""
+        last, first = name_span(node), node.args.get("table")
+        start = last if first is None else name_span(first)
+        if last is None or start is None:
+            return None
+        return replaced(self.text, [((start[0], last[1]), new)])
+
+    def call(self, node: exp.Expr) -> tuple[Span, tuple[str, ...]] | None:
+        """Return where a call stands, and its arguments as they are written."""
+        return call_span(self.text, node)
+
+    def with_call(self, node: exp.Expr, new: str | None) -> str | None:
+        """Return the text with other words in the place of a call."""
+        found = self.call(node)
+        return None if found is None or new is None else replaced(self.text, [(found[0], new)])
 
     def out_of_range(
         self, message: str, node: exp.Expr | None, *, hint: str | None = None
@@ -110,6 +152,23 @@ class Statement:
         return ParameterError(
             message, hint=hint, text=self.text, position=position_of(self.text, node)
         )
+
+
+_Error = TypeVar("_Error", bound=QueryError)
+
+
+def _trying(
+    kind: type[_Error],
+    text: str,
+    message: str,
+    node: exp.Expr | None,
+    hint: str | None,
+    tries: Iterable[str | None],
+) -> _Error:
+    hint = usual(message) if hint is None else hint
+    error = kind(message, hint=hint, text=text, position=position_of(text, node))
+    error.tries = tuple(each for each in tries if each is not None)
+    return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +293,26 @@ class Scope:
         ]
         if held:
             return self.statement.wrong(
-                f"{node.table} has no column {node.name!r}.", node, hint=" or ".join(held)
+                f"{node.table} has no column {node.name!r}.",
+                node,
+                hint=" or ".join(held),
+                tries=[self.statement.with_column(node, name) for name in held],
             )
         close = nearest(node.name, names)
+        if node.this.args.get("quoted") and close is None:
+            text = "'" + node.name.replace("'", "''") + "'"
+            return self.statement.wrong(
+                f"no column is called {node.name!r} here: double quotes are for names.",
+                node,
+                hint=f"a text in single quotes: {text}",
+                tries=(self.statement.with_name(node, text),),
+            )
         listed = ", ".join(dict.fromkeys(names[:12])) + (", …" if len(names) > 12 else "")
         return self.statement.wrong(
             f"no column is called {node.name!r} here.",
             node,
             hint=_written(close) if close else (f"one of {listed}" if names else None),
+            tries=(self.statement.with_name(node, _written(close)),) if close else (),
         )
 
     def named(self) -> tuple[Named, ...]:

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
+from dp_sql.parser import nearby
 from dp_sql.parser.aggregates import is_interval
 from dp_sql.parser.blocks import Blocks
 from dp_sql.parser.linear import form_of
@@ -43,6 +44,7 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
             f"the rows of a protected table can't be returned{bound.personal and ': '}{bound.personal}.",
             parsed.tree,
             hint="aggregate them: SELECT COUNT(*) FROM …",
+            tries=nearby.aggregated(parsed.tree),
         )
     rendered, items, shown, forms = _aligned(bound.tree, statement.releases)
     sql = render(rendered)

@@ -22,6 +22,7 @@ from dp_sql.parser.dialect import (
     is_google,
     without,
 )
+from dp_sql.parser.misread import misread
 
 MAX_LENGTH = 100_000  # characters
 MAX_DEPTH = 40  # nested parentheses, brackets and CASEs: the parser recurses
@@ -36,6 +37,11 @@ _OTHER_STRINGS = {  # N'…', E'…' and the like: they end in another place for
 }  # fmt: skip
 _QUOTED = {TokenType.STRING, TokenType.IDENTIFIER, TokenType.HEREDOC_STRING}
 _ODD = re.compile(r"[^\t\n\r -_a-~]")  # a backtick, control characters, all beyond ASCII
+_COMPLAINTS = (  # of the parser library, by their first words, and what they mean
+    ("Required argument", ": a function has too few arguments"),
+    ("The number of provided arguments", ": a function has too many arguments"),
+    ("Expecting )", ": a parenthesis isn't closed before the caret"),
+)
 _CHAIN = {TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS}
 
 _STATEMENTS = {
@@ -72,6 +78,19 @@ def starts_with(text: str, word: str) -> str | None:
     return rest if head.upper() == word and rest[:1].isspace() else None
 
 
+def explained_by(text: str) -> str | None:
+    """Return the statement after EXPLAIN, None without it. Raises UnsupportedSQLError for options."""
+    rest = starts_with(text, "EXPLAIN")
+    first = rest.split(maxsplit=1)[0].upper() if rest is not None and rest.strip() else ""
+    if first.startswith("("):
+        raise UnsupportedSQLError("EXPLAIN takes no options.", hint="EXPLAIN SELECT …")
+    if first == "ANALYZE":
+        raise UnsupportedSQLError(
+            "EXPLAIN ANALYZE prints how many rows the data have.", hint="EXPLAIN SELECT …"
+        )
+    return rest
+
+
 def parse_text(text: str) -> Parsed:
     """Return the one query in `text`.
 
@@ -92,7 +111,7 @@ def parse_text(text: str) -> Parsed:
     try:
         trees = [tree for tree in parser.parse(tokens, text) if tree is not None]
     except ParseError as error:
-        raise _syntax(text, error) from None
+        raise _syntax(text, error, tokens) from None
     except Unanswered as found:
         raise UnsupportedSQLError(
             found.message, hint=found.hint, text=text, position=position_of(text, found.node)
@@ -178,14 +197,25 @@ def _too_deep() -> QueryError:
     )
 
 
-def _syntax(text: str, error: ParseError) -> QueryError:
+def _syntax(text: str, error: ParseError, tokens: list[Token]) -> QueryError:
     details = error.errors[0] if error.errors else {}
     line, column = details.get("line"), details.get("col")
     highlight = details.get("highlight") or ""
     position = None
     if isinstance(line, int) and isinstance(column, int):
         position = Position(line, max(1, column - max(0, len(highlight) - 1)), len(highlight) or 1)
-    return QueryError("this isn't SQL that can be read here.", text=text, position=position)
+    found = misread(text, [token.text for token in tokens])
+    why = next(
+        (w for start, w in _COMPLAINTS if details.get("description", "").startswith(start)), ""
+    )
+    made = QueryError(
+        f"this isn't SQL that can be read here{why}.",
+        hint=found.hint or "a SELECT as DuckDB has it: check what stands before the caret",
+        text=text,
+        position=position,
+    )
+    made.tries = found.tries
+    return made
 
 
 def _at(text: str, start: int, length: int) -> Position:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dp_sql.parser import examples
+from dp_sql.parser import examples, nearby
 from dp_sql.parser.correlated import require_own
 from dp_sql.parser.expressions import Expressions, Hook
 from dp_sql.parser.frames import LARGEST, frame_of
@@ -111,10 +111,13 @@ class Windows:
             raise self._statement.not_private(
                 "a window over the rows of several persons would let one change another's row.",
                 node,
-                hint="use it above the aggregate"
+                hint="GROUP BY, or the window above the aggregate: SUM(COUNT(*)) OVER ()"
                 if owner is None
-                else f"PARTITION BY {owner.name}, or use it above the aggregate",
-                example=examples.first_rows(self._rows, self._statement.catalog),
+                else f"PARTITION BY {owner.name}, GROUP BY, or the window above the aggregate",
+                tries=(
+                    *nearby.of_groups(node),
+                    examples.first_rows(self._rows, self._statement.catalog),
+                ),
             )
         frame = frame_of(self._statement, spec, node, order)
         try:

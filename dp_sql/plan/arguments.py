@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dp_sql.plan.conversion import cast
 from dp_sql.plan.domain import BOOLEANS, Domain
 from dp_sql.plan.expression import Expression, Literal
+from dp_sql.plan.pattern import Pattern, PatternProblem, read_pattern
 from dp_sql.plan.signature import Args, TypeProblem, described
 from dp_sql.schema.sqltype import VARCHAR, Kind, SqlType
 
@@ -64,6 +65,15 @@ def given_text(name: str, arg: Expression, what: str) -> str:
         raise TypeProblem(f"{name} takes {what} as a constant text")
     constant_texts(name, (arg,))
     return value
+
+
+def given_pattern(name: str, arg: Expression) -> Pattern:
+    """Return a constant regular expression, read. Raises TypeProblem for anything else."""
+    text = given_text(name, arg, "its pattern")
+    try:
+        return read_pattern(text)
+    except PatternProblem as problem:
+        raise TypeProblem(f"{name} can't read the pattern '{text[:60]}': {problem}") from None
 
 
 def text_domain(result: LengthRule) -> Callable[[tuple[Domain, ...], Args], Domain]:

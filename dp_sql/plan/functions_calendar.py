@@ -5,7 +5,7 @@ DuckDB raises for far dates: outside the years 1 to 9999 a date here is NULL, be
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 
@@ -18,7 +18,7 @@ from dp_sql.plan.conversion import (
     microseconds_of,
 )
 from dp_sql.plan.domain import UNKNOWN, Domain
-from dp_sql.plan.expression import Call, IntervalValue, Literal
+from dp_sql.plan.expression import Call, Expression, IntervalValue, Literal
 from dp_sql.plan.signature import Args, TypeProblem, arity, described
 from dp_sql.plan.sql_text import literal, once
 from dp_sql.schema import sqltype
@@ -26,6 +26,16 @@ from dp_sql.schema.sqltype import Kind, SqlType
 
 _TIME_KINDS = (Kind.DATE, Kind.TIMESTAMP, Kind.TIME, Kind.INTERVAL)
 _MOST_DAYS = 10_000_000  # that a date may be moved by: further is outside every calendar year here
+MOVES: Mapping[str, int] = {  # a function of one number -> how many of its unit it makes at most
+    "to_years": _MOST_DAYS // 366,
+    "to_quarters": _MOST_DAYS // 92,
+    "to_months": _MOST_DAYS // 31,
+    "to_weeks": _MOST_DAYS // 7,
+    "to_days": _MOST_DAYS,
+    "to_hours": _MOST_DAYS * 24,
+    "to_minutes": _MOST_DAYS * 1_440,
+    "to_seconds": _MOST_DAYS * 86_400,
+}
 FIRST, LAST = datetime.min, datetime.max  # noqa: DTZ901  (a TIMESTAMP has no zone)
 
 
@@ -43,7 +53,8 @@ def arithmetic_typing(name: str, args: Args) -> tuple[Args, SqlType] | None:
     """Type + and - of dates, timestamps and intervals; None where no argument is one.
 
     date + integer and date - integer are dates; date - date is a number of days; a timestamp minus
-    another is an interval; a date or timestamp moved by a constant interval is a timestamp.
+    another is an interval; a date or timestamp moved by an interval that is constant, or a limited
+    number of units, is a timestamp.
     """
     if not any(is_time_type(arg.type) for arg in args):
         return None
@@ -52,7 +63,7 @@ def arithmetic_typing(name: str, args: Args) -> tuple[Args, SqlType] | None:
     if name == "+" and left is not Kind.DATE and left is not Kind.TIMESTAMP:
         args, left, right = (args[1], args[0]), right, left
     if name != "*" and left in (Kind.DATE, Kind.TIMESTAMP):
-        if right is Kind.INTERVAL and isinstance(args[1], Literal):
+        if right is Kind.INTERVAL and _is_short(args[1]):
             return (cast(args[0], sqltype.TIMESTAMP), args[1]), sqltype.TIMESTAMP
         if left is Kind.DATE and args[1].type.is_integer and right is not Kind.HUGEINT:
             return (args[0], cast(args[1], sqltype.BIGINT)), sqltype.DATE
@@ -62,7 +73,14 @@ def arithmetic_typing(name: str, args: Args) -> tuple[Args, SqlType] | None:
             return tuple(cast(arg, sqltype.TIMESTAMP) for arg in args), sqltype.INTERVAL
     raise TypeProblem(
         f"{described(args[0].type)} {name} {described(args[1].type)} isn't answered"
-        " (a date and an integer, or a date or timestamp and a constant interval, are)"
+        " (a date and an integer, or a date or timestamp and an interval that is constant or made by"
+        " to_days(…) and the like, are)"
+    )
+
+
+def _is_short(interval: Expression) -> bool:
+    return isinstance(interval, Literal) or (
+        isinstance(interval, Call) and interval.function in MOVES
     )
 
 

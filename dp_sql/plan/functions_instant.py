@@ -29,6 +29,7 @@ from dp_sql.schema.sqltype import (
 _READ = re.compile(r"(?:[^%]|%-?[YymdHIMSfjpaAbB%]|%-[dHIMSmjy])*", re.DOTALL)
 _LONGEST_MONTH = 31
 _MICROSECONDS = {"epoch_ms": 1000, "epoch_us": 1, "make_timestamp": 1}  # of one unit of a number
+_JULIAN_1970 = 2_440_588  # the Julian day of 1970-01-01
 _LIMITS = ((1, 9999), (1, 12), (1, 31), (0, 23), (0, 59))  # year, month, day, hour, minute
 
 
@@ -245,7 +246,23 @@ def _month_typing(args: Args) -> tuple[Args, SqlType]:
     return (dated("days_in_month", args[0]),), BIGINT
 
 
+def _julian_typing(args: Args) -> tuple[Args, SqlType]:
+    arity("julian", args, 1)
+    return (dated("julian", args[0]),), DOUBLE
+
+
+def _julian_domain(domains: tuple[Domain, ...], args: Args) -> Domain:
+    day = 1 if args[0].type.kind is Kind.DATE else DAY_MICROSECONDS
+    return intervals.widened(intervals.monotone(domains[0], lambda x: x / day + _JULIAN_1970))
+
+
 ROWS = (
+    Function(
+        "julian",
+        _julian_typing,
+        _julian_domain,
+        lambda t, call: in_calendar(t[0], call.args[0].type, lambda x: f"julian({x})"),
+    ),
     _epoch("epoch_ms"),
     _epoch("epoch_us"),
     Function(

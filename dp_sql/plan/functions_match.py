@@ -18,6 +18,7 @@ from dp_sql.plan.arguments import (
     booleans,
     constant_texts,
     fixed,
+    given_pattern,
     given_text,
     integer_of,
     text_domain,
@@ -26,9 +27,9 @@ from dp_sql.plan.arguments import (
 )
 from dp_sql.plan.conversion import cast
 from dp_sql.plan.domain import Domain
-from dp_sql.plan.expression import Call, Expression
+from dp_sql.plan.expression import Call
 from dp_sql.plan.intervals import interval
-from dp_sql.plan.pattern import Pattern, PatternProblem, read_pattern
+from dp_sql.plan.pattern import read_pattern
 from dp_sql.plan.signature import Args, Function, TypeProblem, arity
 from dp_sql.plan.sql_text import once
 from dp_sql.schema.sqltype import BIGINT, BOOLEAN, DOUBLE, INTEGER, VARCHAR, SqlType
@@ -69,14 +70,6 @@ def _like_escape(name: str) -> Function:
     return Function(name, typing, booleans, lambda t, _call: f"{name}({', '.join(t)})")
 
 
-def _pattern_of(name: str, arg: Expression) -> Pattern:
-    text = given_text(name, arg, "its pattern")
-    try:
-        return read_pattern(text)
-    except PatternProblem as problem:
-        raise TypeProblem(f"{name} can't read the pattern '{text[:60]}': {problem}") from None
-
-
 def _options(name: str, args: Args, known: re.Pattern[str]) -> None:
     for arg in args:
         if not known.fullmatch(given_text(name, arg, "its options")):
@@ -87,7 +80,7 @@ def _options(name: str, args: Args, known: re.Pattern[str]) -> None:
 def _matches(name: str) -> Function:
     def typing(args: Args) -> tuple[Args, SqlType]:
         arity(name, args, 2, 3)
-        _pattern_of(name, args[1])
+        given_pattern(name, args[1])
         _options(name, args[2:], _OPTIONS)
         return as_texts(name, args, len(args)), BOOLEAN
 
@@ -97,7 +90,7 @@ def _matches(name: str) -> Function:
 def _extract_typing(args: Args) -> tuple[Args, SqlType]:
     name = "regexp_extract"
     arity(name, args, 2, 4)
-    pattern = _pattern_of(name, args[1])
+    pattern = given_pattern(name, args[1])
     whole_constants(name, args[2:3], 0, _MOST_GROUPS)
     if len(args) > 2 and integer_of(args[2]) > pattern.groups:
         raise TypeProblem(
@@ -130,7 +123,7 @@ def _replacement(text: str, groups: int) -> tuple[str, int]:
 def _replace_typing(args: Args) -> tuple[Args, SqlType]:
     name = "regexp_replace"
     arity(name, args, 3, 4)
-    pattern = _pattern_of(name, args[1])
+    pattern = given_pattern(name, args[1])
     _replacement(given_text(name, args[2], "its replacement"), pattern.groups)
     _options(name, args[3:], _OPTIONS_OF_REPLACE)
     return as_texts(name, args, len(args)), VARCHAR

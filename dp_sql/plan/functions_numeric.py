@@ -13,7 +13,7 @@ from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Call, Literal
 from dp_sql.plan.reach import reach
 from dp_sql.plan.signature import Args, Function, TypeProblem, arity
-from dp_sql.plan.sql_text import literal, once, positive_zero
+from dp_sql.plan.sql_text import canonical, literal, once, positive_zero
 from dp_sql.schema import sqltype
 from dp_sql.schema.sqltype import INTEGER_BITS, Kind, SqlType
 
@@ -96,7 +96,10 @@ def _round_typing(args: Args) -> tuple[Args, SqlType]:
     if type_.kind is Kind.DECIMAL:
         if places < 0 and type_.precision < 38:  # 99 rounds to 100
             wider = SqlType(Kind.DECIMAL, type_.precision + 1, type_.scale)
-            args, type_ = (cast(args[0], wider), *args[1:]), wider
+            if type_.scale:
+                args, type_ = (cast(args[0], wider), *args[1:]), wider
+            elif -places <= type_.precision:  # DuckDB widens by itself
+                type_ = wider
         return args, SqlType(Kind.DECIMAL, type_.precision, min(type_.scale, max(places, 0)))
     return args, type_
 
@@ -143,6 +146,51 @@ def _round_domain(domains: tuple[Domain, ...], args: Args) -> Domain:
 def _half_away(value: Fraction) -> Fraction:
     whole = math.floor(abs(value) + Fraction(1, 2))
     return Fraction(-whole if value < 0 else whole)
+
+
+def _even_typing(name: str) -> Callable[[Args], tuple[Args, SqlType]]:
+    def typing(args: Args) -> tuple[Args, SqlType]:
+        arity(name, args, 2)
+        places = _places(name, args)
+        numbers(name, args[:1])
+        value = typed_nulls(args[:1], sqltype.DOUBLE)[0]
+        type_ = value.type
+        if not type_.is_float and places < 0:
+            value, type_ = cast(value, sqltype.DOUBLE), sqltype.DOUBLE
+        elif type_.kind is Kind.DECIMAL:
+            type_ = SqlType(Kind.DECIMAL, type_.precision, min(type_.scale, places))
+        return (value, args[1]), type_
+
+    return typing
+
+
+def _even_text(name: str) -> Callable[[tuple[str, ...], Call], str]:
+    def text(texts: tuple[str, ...], call: Call) -> str:
+        places = _places(name, call.args)
+        if not call.type.is_float and places >= call.args[0].type.scale:
+            return texts[0]
+        plain = f"{name}({texts[0]}, {places})"
+        return canonical(plain, call.type) if call.type.is_float else plain
+
+    return text
+
+
+def _even_domain(domains: tuple[Domain, ...], args: Args) -> Domain:
+    """Return the multiples of a unit around the domain: halves go to either side."""
+    unit = Fraction(10) ** -_places("round_even", args)
+    if domains[0].step is not None and domains[0].step % unit == 0:
+        return domains[0]
+    low, high = domains[0].low, domains[0].high
+    return Domain(
+        None if low is None else math.floor(low / unit) * unit,
+        None if high is None else math.ceil(high / unit) * unit,
+        unit,
+    )
+
+
+def _even(name: str) -> Function:
+    """Return ROUND_EVEN, by either name: halves to the even neighbour, by a number of places."""
+    return Function(name, _even_typing(name), _even_domain, _even_text(name))
 
 
 def _whole_typing(name: str) -> Callable[[Args], tuple[Args, SqlType]]:
@@ -204,6 +252,8 @@ ROWS = (
     Function("abs", _abs_typing, _abs_domain, _abs_text),
     Function("sign", _sign_typing, _sign_domain, lambda t, _call: f"sign({t[0]})"),
     Function("round", _round_typing, _round_domain, _round_text),
+    _even("round_even"),
+    _even("roundbankers"),
     _whole("floor", math.floor),
     _whole("ceil", math.ceil),
     _whole("ceiling", math.ceil),

@@ -14,7 +14,10 @@ Range = tuple[int, int]
 # of functions whose type is wider than their values; DuckDB's years lie within six million
 _CALLS: dict[str, Range] = {
     "sign": (-1, 1),
-    **dict.fromkeys(("length", "strlen", "strpos", "json_array_length"), (0, 2**32)),
+    **dict.fromkeys(
+        ("length", "length_grapheme", "strlen", "strpos", "json_array_length"), (0, 2**32)
+    ),
+    **dict.fromkeys(("split_count", "match_count"), (0, 10_001)),
     "bit_length": (0, 2**36),
     **dict.fromkeys(("levenshtein", "damerau_levenshtein", "hamming"), (0, 1000)),
     "bit_count": (0, 128),

@@ -41,7 +41,7 @@ from dp_sql.planner.pairs import (
     with_pairs,
 )
 from dp_sql.planner.vectors import vector_measures, vector_readout
-from dp_sql.planner.written import written_argument
+from dp_sql.planner.written import with_argument, written_argument
 from dp_sql.schema import sqltype
 
 _VARIANCES = {
@@ -301,12 +301,15 @@ def bounded(aggregate: Aggregate, argument: Expression, domain: Domain) -> Domai
     what = names[0] if isinstance(inner, Ref) else what
     clamped = f"CLAMP({written_argument(text, position) or expression_text(inner)}, 0, 100)"
     call = clamped if aggregate.second is not None else f"{aggregate.kind.value}({clamped}{place})"
-    raise NotPrivateError(
+    error = NotPrivateError(
         f"{what} has no bounds, so one row could change the answer by any amount.",
         hint=f"{call} with the range that you need{declare}",
         text=text,
         position=position,
     )
+    wrapped = with_argument(text, position, clamped)
+    error.tries = () if wrapped is None else (wrapped,)
+    raise error
 
 
 def _sum(

@@ -15,6 +15,18 @@ def written_argument(text: str | None, position: Position | None) -> str | None:
 
     A line and a column count as in `Position`. Comments, and several arguments, aren't clear.
     """
+    found = _argument(text, position)
+    return None if found is None or text is None else " ".join(text[slice(*found)].split())
+
+
+def with_argument(text: str | None, position: Position | None, new: str) -> str | None:
+    """Return the text with another argument in the call at `position`; None where it isn't clear."""
+    found = _argument(text, position)
+    return None if found is None or text is None else text[: found[0]] + new + text[found[1] :]
+
+
+def _argument(text: str | None, position: Position | None) -> tuple[int, int] | None:
+    """Return where the argument of a call starts and ends in the text."""
     if text is None or position is None:
         return None
     lines = text.splitlines(keepends=True)
@@ -40,4 +52,4 @@ def written_argument(text: str | None, position: Position | None) -> str | None:
         place += 1
     found = " ".join(text[call.end() : place - 1].split())
     plain = found and not depth and not re.match(r"(DISTINCT|ALL)\b", found, re.IGNORECASE)
-    return found if plain else None
+    return (call.end(), place - 1) if plain else None

@@ -30,7 +30,7 @@ EVENT = [
     ("C16", "SELECT COUNT(note::ENUM('7', '9')) FROM people", QueryError),
     ("C16", "SELECT COUNT(note::UUID) FROM people", UNSUPPORTED),
     ("C16", "SELECT COUNT(note::BLOB) FROM people", UNSUPPORTED),
-    ("C17", "SELECT COUNT(to_days(age)) FROM people", UNSUPPORTED),
+    ("C17", "SELECT COUNT(to_days(salary)) FROM people", QueryError),
     ("C20", "SELECT COUNT(error(name)) FROM people", UNSUPPORTED),
     ("C20", "SELECT CASE WHEN COUNT(*) > 0 THEN error('x') END FROM people", UNSUPPORTED),
     ("C22", "SELECT salry FROM people", WRONG),

@@ -8,14 +8,18 @@ import duckdb
 import pytest
 import trials_basic
 import trials_more
-from trials import MONEY, NUMBERS, UTINYINT, WIDE, Argument, Trial, check, rows_of, together
+import trials_pieces
+from trials import DATED, MONEY, NUMBERS, UTINYINT, WIDE, Argument, Trial, check, rows_of, together
 
+from dp_sql.executor.lower_expression import lower
 from dp_sql.plan import functions
+from dp_sql.plan.expression import Column, Ref
+from dp_sql.plan.functions_calendar import MOVES
 from dp_sql.schema import sqltype
 from dp_sql.schema.sqltype import SqlType
 
 Group = Callable[[], Iterator[Trial]]
-GROUPS: tuple[Group, ...] = (*trials_basic.GROUPS, *trials_more.GROUPS)
+GROUPS: tuple[Group, ...] = (*trials_basic.GROUPS, *trials_more.GROUPS, *trials_pieces.GROUPS)
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +60,28 @@ def test_total_and_equal_for_the_other_types(
     connection: duckdb.DuckDBPyConnection, group: Group
 ) -> None:
     _run(connection, group, frequent=False)
+
+
+@pytest.mark.parametrize("operator", "+-")
+@pytest.mark.parametrize("type_", DATED, ids=str)
+def test_what_a_column_of_units_moves_stays_in_duckdbs_calendar(
+    connection: duckdb.DuckDBPyConnection, type_: SqlType, operator: str
+) -> None:
+    columns = [Ref(Column(i, f"c{i}", t)) for i, t in enumerate((type_, sqltype.BIGINT))]
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE rows_ AS SELECT CAST(v AS {type_}) AS c0, u * w AS c1 FROM"
+        " (VALUES ('0001-01-01'), ('9999-12-31 23:59:59'), ('infinity'), (NULL)) AS a(v),"
+        f" (VALUES ({'), ('.join(map(str, MOVES.values()))}), (1), (NULL)) AS b(u),"
+        " (VALUES (-1), (1), (9), (1000)) AS c(w)"
+    )
+    for name, most in MOVES.items():
+        moved = functions.call(operator, (columns[0], functions.call(name, (columns[1],))))
+        text = lower(moved, lambda column: f"c{column.number}")
+        ours = f"SELECT CAST({text} AS VARCHAR) FROM rows_"
+        inside = "c0 < TIMESTAMP 'infinity'" if type_ == sqltype.TIMESTAMP else "isfinite(c0)"
+        plain = f"CASE WHEN {inside} AND abs(c1) <= {most} THEN c0 {operator} {name}(c1) END"
+        theirs = f"SELECT CAST({plain} AS VARCHAR) FROM rows_"
+        assert connection.execute(ours).fetchall() == connection.execute(theirs).fetchall()
 
 
 def test_every_function_is_tried() -> None:

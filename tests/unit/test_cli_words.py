@@ -77,16 +77,30 @@ CALLS |= {
     "try_strptime": f"try_strptime({TEXT}, '%Y')",
     "xor": "xor(cds, 1)",
 }
+CALLS |= {
+    "array_extract": f"array_extract({TEXT}, 1)",
+    "array_slice": f"array_slice({TEXT}, 1, 2)",
+    "bin": "bin(cds)",
+    "left_grapheme": f"left_grapheme({TEXT}, 1)",
+    "overlay": f"overlay({TEXT}, 'x', 1)",
+    "right_grapheme": f"right_grapheme({TEXT}, 1)",
+    "round_even": "round_even(dollars, 1)",
+    "roundbankers": "roundbankers(dollars, 1)",
+    "string_split": f"len(string_split({TEXT}, '1'))",
+    "substring_grapheme": f"substring_grapheme({TEXT}, 1)",
+}
+OF_A_NUMBER = {name for name in FUNCTIONS if name.startswith("to_")}
 OF_TWO_TEXTS = set(
     "damerau_levenshtein hamming jaccard jaro_similarity jaro_winkler_similarity levenshtein".split()
 )
 OF_A_TEXT = set(
-    "ascii bit_length json_array_length json_type json_valid md5 nfc_normalize reverse sha1 sha256 "
-    "strip_accents strlen unicode".split()
+    "ascii bit_length hex json_array_length json_type json_valid length_grapheme md5 md5_number_lower "
+    "md5_number_upper nfc_normalize parse_dirname parse_dirpath parse_filename reverse sha1 sha256 "
+    "strip_accents strlen unicode url_encode".split()
 )
 OF_A_DAY = set(
     "century day dayname dayofmonth dayofweek dayofyear days_in_month decade epoch epoch_ms "
-    "epoch_us era hour isodow isoyear last_day microsecond millennium millisecond minute month "
+    "epoch_us era hour isodow isoyear julian last_day microsecond millennium millisecond minute month "
     "monthname quarter second week weekday weekofyear year yearweek".split()
 )
 
@@ -95,6 +109,7 @@ def call(name: str) -> str:
     if name in OF_TWO_TEXTS:
         return f"{name}({TEXT}, 'x')"
     argument = "day" if name in OF_A_DAY else TEXT if name in OF_A_TEXT else "dollars"
+    argument = "cds" if name in OF_A_NUMBER else argument
     return CALLS.get(name, f"{name}({argument})")
 
 
@@ -134,8 +149,15 @@ def test_what_stands_above_releases_is_answered(name: str) -> None:
 def test_every_function_of_the_table_is_offered() -> None:
     operators = set("and between glob ilike in like negate not or".split())
     operators |= {"like_escape", "ilike_escape", "json_extract"}  # ESCAPE, and -> below ->>
-    named = {n for n in TABLE if n.isidentifier() and not n.startswith("is_")} - operators
-    assert set(FUNCTIONS) - {"clamp", "try_cast"} == named - {"clamp"}
+    named = {n for n in TABLE if n.isidentifier() and not n.startswith("is_")}
+    operators |= {
+        "match_count",
+        "split_contains",
+        "split_count",
+        "split_item",
+    }  # of a list in a call
+    named -= operators
+    assert set(FUNCTIONS) - {"clamp", "try_cast", "string_split"} == named - {"clamp"}
 
 
 def test_words_are_sorted() -> None:

@@ -14,6 +14,7 @@ from dp_sql.plan.conversion import days_of, microseconds_of
 from dp_sql.plan.domain import BOOLEANS, UNKNOWN, Domain
 from dp_sql.plan.domains import domain_of, literal_domain, narrow
 from dp_sql.plan.expression import Column, Expression, IntervalValue, Literal, Ref
+from dp_sql.plan.intervals import widened
 from dp_sql.schema import sqltype
 from dp_sql.schema.sqltype import Kind, SqlType
 
@@ -26,6 +27,7 @@ T = Ref(Column(5, "t", sqltype.VARCHAR))
 FREE = Ref(Column(6, "free", sqltype.DOUBLE))
 S = Ref(Column(7, "s", sqltype.TIMESTAMP))
 CENT = Fraction(1, 100)
+TRUE = Literal(value=True, type=sqltype.BOOLEAN)
 
 
 def box(low: object, high: object, step: object = None) -> Domain:
@@ -107,6 +109,28 @@ def case(condition: Expression, value: object, otherwise: object) -> Expression:
         (call("nullif", I, 0), box(1, 10, 1)),
         (call("nullif", M, 0), Domain(CENT, Fraction(300), CENT)),
         (call("nullif", X, 0), box(-2, 5)),
+        (call("julian", D), widened(box(2_458_848, 2_459_289))),
+        (call("round_even", call("/", X, 3), 0), box(-1, 2)),
+        (call("round_even", M, 1), box(0, 300, "0.1")),
+        (call("round_even", I, -1), box(0, 10)),
+        (call("roundbankers", I, 2), box(0, 10, 1)),
+        (call("hex", T), Domain(max_length=64)),
+        (call("hex", I), Domain(max_length=16)),
+        (call("bin", call("md5_number_lower", T)), Domain(max_length=64)),
+        (call("md5_number_upper", T), box(0, 2**64 - 1, 1)),
+        (call("url_encode", T), Domain(max_length=96)),
+        (call("length_grapheme", T), box(0, 8, 1)),
+        (call("left_grapheme", T, 1), Domain(max_length=8)),
+        (call("split_count", T, ","), box(0, 9, 1)),
+        (call("split_item", T, ",", 2), Domain(max_length=8)),
+        (call("split_contains", T, ",", "a"), BOOLEANS),
+        (call("match_count", T, "a"), box(0, 9, 1)),
+        (call("parse_filename", T, TRUE), Domain(max_length=8)),
+        (call("overlay", T, "ab", 1), Domain(max_length=10)),
+        (call("array_extract", T, 3), Domain(max_length=1)),
+        (call("array_slice", T, 2, 4), Domain(max_length=3)),
+        (call("array_slice", T, -3, 90), Domain(max_length=8)),
+        (call("+", S, call("to_days", I)), box(None, None, 1)),
         (call("round", X), box(-2, 5)),
         (call("round", M, 1), Domain(Fraction(0), Fraction(300), Fraction(1, 10))),
         (call("round", I, -1), box(0, 10, 10)),
