@@ -47,7 +47,7 @@ def test_a_release_that_cant_be_lowered_is_refused_and_free(
     def refuse(*_: Any) -> str:
         raise UnsupportedSQLError("too wide")
 
-    monkeypatch.setattr(lower_relation, "_totals", refuse)
+    monkeypatch.setattr(lower_relation, "totals", refuse)
     with pytest.raises(UnsupportedSQLError):
         people.sql("SELECT COUNT(*) FROM people", epsilon=1)
     assert people.budget()["people"].statements == 0
