@@ -75,7 +75,7 @@ def test_statements_of_a_batch_read_samples_of_their_own(people: dp_sql.Connecti
 
 @pytest.mark.parametrize("reuse", [False, True])
 def test_equal_statements_of_a_batch_read_samples_of_their_own(
-    people: dp_sql.Connection, tmp_path: Path, reuse: bool
+    people: dp_sql.Connection, tmp_path: Path, *, reuse: bool
 ) -> None:
     """Two on one sample would lose more than two on samples of their own, for which they are charged."""
     people.close()
