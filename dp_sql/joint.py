@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cache, reduce
+from functools import reduce
 
 from dp_sql.batch import Batch, Spending, error_of
 from dp_sql.budget.record import Charge
@@ -78,7 +78,7 @@ def ways(asked: Batch, delta: Fraction, prepare: Prepare, catalog: Catalog) -> I
     delta: of all statements together, where noise is joint. prepare: returns a statement with what it
     may spend alone, or raises QueryError.
     """
-    prepare = cache(prepare)  # of equal statements one is prepared; each draws its own noise
+    prepare = _remembered(prepare)
     plain = [prepare(*each) for each in zip(asked.queries, asked.even(), strict=True)]
     spent = asked.split(plain)
     plain = [prepare(*each) for each in zip(asked.queries, spent, strict=True)]
@@ -87,6 +87,30 @@ def ways(asked: Batch, delta: Fraction, prepare: Prepare, catalog: Catalog) -> I
     if joint is not None:
         yield joint
     yield Way(tuple(plain))
+
+
+def _remembered(prepare: Prepare) -> Prepare:
+    """Return a function that prepares equal statements once, but those that read a sample each.
+
+    Claim:   no two statements of a batch read one sample.
+    Why:     the key of a sample is drawn when a statement is prepared, and is part of what is prepared.
+             Each statement's noise is its own either way.
+    Assumes: whatever reads a sample says so in its facts. Events of two releases add up only where
+             their samples are independent: `privacy.sampling` is about one release on one.
+    Source:  [MironovTalwarZhang2019]
+    """
+    found: dict[tuple[str, Spending], Prepared] = {}
+
+    def ask(query: str, spending: Spending) -> Prepared:
+        known = found.get((query, spending))
+        if known is not None:
+            return known
+        made = prepare(query, spending)
+        if not made.sampled:
+            found[query, spending] = made
+        return made
+
+    return ask
 
 
 def jointly(

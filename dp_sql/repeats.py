@@ -18,6 +18,7 @@ Source:  [Dwork2006]
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -88,12 +89,16 @@ class Known:
 class Draws:
     """What is drawn for statements that are paid together: releases that are the same, once.
 
+    But each that reads a sample of the units has a sample of its own, and so a fingerprint of its own.
+
     promised: the fingerprints of what the statements so far will draw. learned: of the answers that
     count against the analyst's cap. drawn: what they have drawn. kept: what is to be kept of it, as
-    fingerprint, charge, identities of tables, the answer as bytes, and its noise.
+    fingerprint, charge, identities of tables, the answer as bytes, and its noise. samples: how many
+    releases on samples were the same so far, by fingerprint.
     """
 
     def __init__(self) -> None:
+        self.samples: Counter[str] = Counter()
         self.promised: set[str] = set()
         self.learned: set[str] = set()
         self.drawn: dict[str, list[Released]] = {}
@@ -145,7 +150,7 @@ class Repeats:
             if self._answers is None or versions is None:
                 new.append(parsed)
                 continue
-            keys[parsed.name] = self._fingerprint(steps, course.read(parsed), versions)
+            keys[parsed.name] = self._key(steps, course.read(parsed), versions, draws)
             key = keys[parsed.name].whole
             found = self._answers.find(key, self._analyst)
             noisy = None if found is None else _restored(found.body, steps)
@@ -216,7 +221,7 @@ class Repeats:
                     raise InternalError("a release that is neither known nor paid")
                 return draws.drawn[key.whole]
             if key is None and (versions := self._versions(parsed, steps)) is not None:
-                key = self._fingerprint(steps, read, versions)
+                key = self._key(steps, read, versions, draws)
             top = known.topped.get(parsed.name)
             try:
                 noisy = self._anew(parsed, steps if top is None else [*top.steps], read)
@@ -262,6 +267,22 @@ class Repeats:
         if found is None:
             return None
         return {table: found[self._identities[table]] for table in parsed.tables}
+
+    def _key(
+        self,
+        steps: Sequence[Step],
+        read: Sequence[StageTable],
+        versions: Mapping[str, Version],
+        draws: Draws,
+    ) -> Fingerprint:
+        """Return the fingerprint of a release, which is another for each of equal ones on samples."""
+        found = self._fingerprint(steps, read, versions)
+        if all(step.facts.sample_rate is None for step in steps):
+            return found
+        draws.samples[found.whole] += 1
+        text = CanonicalText()
+        text.add(found.whole, draws.samples[found.whole])
+        return replace(found, whole=text.digest())
 
     def _fingerprint(
         self, steps: Sequence[Step], read: Sequence[StageTable], versions: Mapping[str, Version]

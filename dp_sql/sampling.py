@@ -55,12 +55,12 @@ def cheaper(ways: Sequence[Measurement], budgets: Sequence[BudgetSpec | None]) -
     (1, 1e-6), whose order is 22, a Laplace number against a Gaussian one, deviation and RDP:
 
         rate    epsilon      Laplace           Gaussian
-        0.001   0.01     0.59  0.0011      1.7   0.0000046
-        0.001   0.1      0.30  0.070       0.95  5.0
-        0.01    0.1      0.58  0.070       1.9   0.00040
-        0.01    0.5      0.34  0.48        1.2   3.6
-        0.1     0.1      2.0   0.070       6.4   0.0029
-        0.1     1        0.49  0.99        1.7   1.2
+        0.001   0.01     0.59  0.000074    1.7   0.0000046
+        0.001   0.1      0.30  0.0016      0.95  5.0
+        0.01    0.1      0.58  0.013       1.9   0.00040
+        0.01    0.5      0.34  0.29        1.1   3.6
+        0.1     0.1      2.0   0.048       6.4   0.0029
+        0.1     1        0.49  0.88        1.7   1.2
     """
     return min(ways, key=lambda way: _size(way) + _price(way, budgets))
 

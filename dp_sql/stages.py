@@ -87,6 +87,11 @@ class Prepared:
     costs: Mapping[str, Cost]
     debits: Mapping[str, Debit]
 
+    @property
+    def sampled(self) -> bool:
+        """Whether some release reads a sample of the units."""
+        return any(step.facts.sample_rate is not None for step in self.steps)
+
 
 class StagedFacts:
     """What planning may ask of public tables, and of a statement's stages of public data alone."""

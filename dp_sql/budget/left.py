@@ -276,7 +276,9 @@ def _rescaled(event: Event, factor: Fraction) -> Event:
 def _shrinks(rule: Filter, cost: Cost) -> bool:
     """Return whether `_at` knows what a smaller epsilon would cost.
 
-    The rules that look at a statement's epsilon and delta take Gaussian noise by those.
+    The rules that look at a statement's epsilon and delta take Gaussian noise by those, and noise on
+    a sample, whose epsilon isn't in proportion to its scale.
     """
     by_guarantee = rule.kind in (AccountantKind.SEQUENTIAL, AccountantKind.ADVANCED)
-    return by_guarantee or None not in map(pure_epsilon, cost.events)
+    known = (not isinstance(e, SampledEvent) and pure_epsilon(e) is not None for e in cost.events)
+    return by_guarantee or all(known)

@@ -14,6 +14,7 @@ _HUGE = 2**127 - 1
 def powers(measure: PairMeasure, first: str, second: str) -> tuple[str, ...]:
     """Return the products of powers of both places, each NULL where either is, without the power 0.
 
+    Of two axes of degree 0 it is the first place, for its count.
     first, second: the columns of the places. In the order of (i, j) for a^i b^j, j running faster.
 
     Claim:   no product overflows.
@@ -38,7 +39,7 @@ def powers(measure: PairMeasure, first: str, second: str) -> tuple[str, ...]:
                 found.append(f"({known[1, 0]}) * {first}")
             elif j:
                 found.append(f"({known[0, 1]}) * {second}")
-    return tuple(found)
+    return tuple(found) or (known[1, 0],)
 
 
 def pair_components(measure: PairMeasure, names: tuple[str, ...], rows: str | None) -> list[str]:

@@ -95,7 +95,9 @@ def components(measure: Measure, names: tuple[str, ...]) -> tuple[str, ...]:
             n, s = f"{names[0]}.count", f"{names[0]}.value"
             if measure.rows is not None:
                 s = f"greatest({_big(0)}, least({n} * {_big(cells)}, {s}))"
-            if degree == 1:
+            if degree == 0:
+                parts = [n]
+            elif degree == 1:
                 parts = [f"({n} * {_big(cells)} - {s})", s]
             else:
                 q = f"{names[1]}.value"

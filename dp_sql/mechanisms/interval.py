@@ -27,6 +27,7 @@ from dp_sql.mechanisms.readout import (
     mean_of,
     moment_measure,
     nearest,
+    of_one_point,
     pair_measure,
     ratio,
     read,
@@ -264,6 +265,8 @@ def _spread(
         products = [component / unit for component in components[: pair.products]]
         return pair_draws(pair, readout, pair_moments(pair, products, 1, _divided, error))
     measure = moment_measure(plan, readout)
+    if not measure.degree:
+        return of_one_point(measure, readout, components[0].shape)
     bernstein = [component / unit for component in components[: measure.degree + 1]]
     rows: Floats = np.sum(bernstein, axis=0)
     blank = np.full(rows.shape, math.nan)

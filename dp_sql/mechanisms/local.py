@@ -297,8 +297,8 @@ def _tested_quantile(
 def fixed_noise(histogram: Histogram, rank: Quantile, step: Step) -> tuple[int, int, int]:
     """Return the move proposed in places, rounded down, the scale for it, and the scale's parts."""
     measure = histogram.measure
-    proposed = proposal(histogram, rank)
-    most = min(int(proposed * measure.cells / (measure.high - measure.low)), measure.cells)
+    proposed, span = proposal(histogram, rank), measure.high - measure.low
+    most = min(int(proposed * measure.cells / span), measure.cells) if span else measure.cells
     ratio = Fraction(max(1, most) * histogram.fine * 2) / step.epsilon
     parts = 1
     while parts * ratio < _LEAST_SCALE:

@@ -61,15 +61,16 @@ def pair_moments(
     margins = ([_sum(row) for row in table], [_sum(column) for column in zip(*table, strict=True)])
     weight = _sum(margins[0])
     there = 2 * weight >= unit
-    first, second = (_sum([i * part for i, part in enumerate(m) if i]) for m in margins)
-    both = _sum(
-        [i * j * part for i, row in enumerate(table) for j, part in enumerate(row) if i * j]
-    )
+    first, second = (_sum([i * part for i, part in enumerate(m)]) for m in margins)
+    both = _sum([i * j * part for i, row in enumerate(table) for j, part in enumerate(row)])
+    one, two = max(1, one), max(1, two)  # of degree 0 all places are 0
     square = weight * weight
 
     def variance(margin: Sequence[NDArray[Any]]) -> Floats | None:
         if len(margin) == 2:
             return None
+        if len(margin) == 1:
+            return np.zeros(margin[0].shape)
         none, half, full = margin
         return np.clip(divide(4 * none * full - half * half, 4 * square, there), 0.0, 0.25)
 
@@ -129,7 +130,7 @@ def pair_value(measure: PairMeasure, readout: PairReadout, found: PairMoments) -
         return np.divide(numerators, denominators, out=nothing, where=where)
 
     def slope() -> Floats:
-        return over(covariance, variance(x), varies(x)) * (widths[y] / widths[x])
+        return over(covariance, variance(x), varies(x)) * (widths[y] / (widths[x] or 1.0))
 
     match readout.kind:
         case _Kind.COVAR_POP:
@@ -180,7 +181,7 @@ def pair_draws(measure: PairMeasure, readout: PairReadout, found: PairMoments) -
     values = pair_value(measure, readout, found)
     x, y = readout.x, 1 - readout.x
     of_x, of_y = measure.axes[x], measure.axes[y]
-    steepest = of_x.cells * float((of_y.high - of_y.low) / (of_x.high - of_x.low))
+    steepest = of_x.cells * float((of_y.high - of_y.low) / (of_x.high - of_x.low or 1))
     farthest = max(abs(float(end)) for end in (of_y.low, of_y.high))
     farthest += steepest * max(abs(float(end)) for end in (of_x.low, of_x.high))
     axes: tuple[int, ...]
@@ -198,6 +199,8 @@ def pair_draws(measure: PairMeasure, readout: PairReadout, found: PairMoments) -
             if ends is None:
                 return values
             return in_turns(values, ~np.isnan(found.covariance), found.error, ends)
+    if not of_x.degree or (not of_y.degree and readout.kind is not _Kind.REGR_R2):
+        return values  # over a public point: no noise moves it
     for axis in axes:
         if _hides(measure, found, axis):
             values = _alternating(values, _varies(measure, found, axis), (low, high))
@@ -253,7 +256,7 @@ def _varies(measure: PairMeasure, found: PairMoments, axis: int) -> NDArray[np.b
 
 def _hides(measure: PairMeasure, found: PairMoments, axis: int) -> bool:
     """Return whether noise may hide that an argument varies."""
-    return found.error >= _least(measure, axis)
+    return measure.axes[axis].degree > 0 and found.error >= _least(measure, axis)
 
 
 def _least(measure: PairMeasure, axis: int) -> float:

@@ -171,11 +171,18 @@ def variance_of(
     return np.sqrt(variance) if readout.root else variance
 
 
+def of_one_point(
+    measure: MomentMeasure, readout: MeanReadout | VarianceReadout, shape: tuple[int, ...]
+) -> Floats:
+    """Return the mean or variance of values that all are one public point: free of noise."""
+    return np.full(shape, float(measure.low) if isinstance(readout, MeanReadout) else 0.0)
+
+
 def moment_measure(plan: PlannedRelease, readout: MeanReadout | VarianceReadout) -> MomentMeasure:
     """Return the measure of the read-out's vector; raise InternalError where it has no moments."""
     measure = plan.vectors[readout.vector].measure
     if not isinstance(measure, MomentMeasure) or (
-        isinstance(readout, VarianceReadout) and measure.degree != 2
+        isinstance(readout, VarianceReadout) and measure.degree == 1
     ):
         raise InternalError("a mean or variance needs the moments of its argument")
     return measure
@@ -238,7 +245,7 @@ def _coefficients(measure: Measure | BlockMeasure, readout: LinearReadout) -> tu
             return (*(Fraction(1) for _ in range(measure.degree + 1)), *null)
         case MomentMeasure(low=low, high=high, degree=degree), SumReadout():
             null = (Fraction(0),) if measure.null_component else ()
-            places = (Fraction(j, degree) for j in range(degree + 1))
+            places = (Fraction(j, max(1, degree)) for j in range(degree + 1))
             return (*(low + (high - low) * place for place in places), *null)
         case _:
             raise InternalError("an aggregate can't be read from a vector of another measure")
@@ -252,6 +259,8 @@ def _spread(
 ) -> Floats:
     """Return a mean or a variance, exact in the released values up to the last division."""
     measure = moment_measure(plan, readout)
+    if not measure.degree:
+        return of_one_point(measure, readout, components[0].shape)
     unit = plan.vectors[readout.vector].unit * released.measurement.noises[readout.vector].lattice
     bernstein = [component.astype(object) for component in components[: measure.degree + 1]]
     weight: AnyIntegers = np.sum(bernstein, axis=0)

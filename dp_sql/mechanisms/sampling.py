@@ -8,7 +8,14 @@ from fractions import Fraction
 from dp_sql.errors import InternalError, ParameterError
 from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.privacy.cost import FREE, Cost
-from dp_sql.privacy.event import Event, GaussianEvent, PureEvent, SampledEvent, pure_epsilon
+from dp_sql.privacy.event import (
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    SampledEvent,
+    pure_epsilon,
+)
 from dp_sql.privacy.sampling import epsilon_before
 
 
@@ -31,9 +38,9 @@ def in_all(measurement: Measurement, epsilon: Fraction, rate: Fraction) -> Measu
 
     Claim:   the whole is (epsilon, rate * delta)-DP for all data, delta being that on the sample, and
              its event says no less than what it loses.
-    Why:     `on_sample` and the measurement's own cost. Where every event is pure, their sum is what
-             the mechanism has on the sample, so it is `epsilon`-DP in all. Where all are Gaussian noise,
-             they are one mechanism on one sample, with its Rényi curve.
+    Why:     `on_sample` and the measurement's own cost. Where all events are Laplace or Gaussian noise,
+             they are one mechanism on one sample, with its Rényi curve. Other pure ones add up to what
+             the mechanism has on the sample, so it is `epsilon`-DP in all.
     Assumes: the measurement spends no more than `on_sample` says; the facts have this rate.
     Source:  [BalleBartheGaboardi2018], [MironovTalwarZhang2019]
     """
@@ -42,11 +49,11 @@ def in_all(measurement: Measurement, epsilon: Fraction, rate: Fraction) -> Measu
         return measurement
     if cost.epsilon > epsilon_before(epsilon, rate):
         raise InternalError("a mechanism spends more on a sample than it may")
-    noises = tuple(event for event in cost.events if isinstance(event, GaussianEvent))
+    noises = tuple(e for e in cost.events if isinstance(e, GaussianEvent | LaplaceEvent))
     events: tuple[Event, ...]
     if len(noises) == len(cost.events):
         events = (SampledEvent(rate, noises),)
-    elif not noises and cost.delta == 0 and None not in map(pure_epsilon, cost.events):
+    elif cost.delta == 0 and None not in map(pure_epsilon, cost.events):
         events = (PureEvent(epsilon),)
     else:
         raise InternalError("noise of several kinds on one sample")

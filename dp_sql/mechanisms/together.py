@@ -70,8 +70,8 @@ def joint_epsilon(events: Sequence[Event], delta: Fraction, coordinates: int) ->
         ratio = _distance(noises)
         others = Counter[Event](noise for noise in noises if not isinstance(noise, GaussianEvent))
         found.append(_by_renyi(ratio, others, rest))
-        sampled = any(isinstance(noise, SampledEvent) for noise in noises)
-        if not sampled and (ratio == 0 or coordinates <= MOST_COORDINATES):
+        apart = any(isinstance(e, SampledEvent) and pure_epsilon(e) is None for e in noises)
+        if not apart and (ratio == 0 or coordinates <= MOST_COORDINATES):
             alone = _by_gaussian(ratio, rest) if ratio else None
             found += [] if alone is None else [plain + alone]
             found.append(_by_losses(ratio, [e for e in pure if e], rest, min(found)))

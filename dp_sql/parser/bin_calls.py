@@ -23,14 +23,18 @@ from dp_sql.plan.rows import Rows
 from dp_sql.plan.signature import TypeProblem
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import Catalog, ColumnSpec, Scalar
-from dp_sql.schema.sqltype import Kind, SqlType
+from dp_sql.schema.sqltype import INTEGER_BITS, Kind, SqlType
 from dp_sql.sensitivity.ownership import scans_of
 
 NAMES = ("HISTOGRAM", "HISTOGRAM_EXACT")
 MOST_BINS = 1000
-_INTEGER_ENDS = -(2**31), 2**31 - 1
-_SMALL = (Kind.TINYINT, Kind.SMALLINT, Kind.INTEGER)
-_ENDLESS = {Kind.DOUBLE: "inf", Kind.DATE: "infinity", Kind.TIMESTAMP: "infinity"}
+_SMALL = (Kind.TINYINT, Kind.SMALLINT, Kind.INTEGER, Kind.UTINYINT, Kind.USMALLINT)
+_ENDLESS = {
+    Kind.FLOAT: "inf",
+    Kind.DOUBLE: "inf",
+    Kind.DATE: "infinity",
+    Kind.TIMESTAMP: "infinity",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +173,7 @@ def _of_list(
         found.setdefault((where or Fraction(0)) if text is None else text, (bound, node))
     places = sorted(found, key=lambda p: (isinstance(p, str), p))
     try:
-        type_ = _key_type(argument.type, places)
+        type_ = _key_type(argument, places)
         place = _place("=" if exact else "<=", argument, [found[p][0] for p in places], len(places))
     except TypeProblem:
         type_ = None
@@ -198,14 +202,21 @@ def _place(
     return functions.case(tuple(branches), Literal(None, sqltype.NULL))
 
 
-def _key_type(argument: SqlType, places: Sequence[Fraction | str]) -> SqlType | None:
-    """Return the type of the map's keys, as DuckDB has it."""
+def _key_type(counted: Expression, places: Sequence[Fraction | str]) -> SqlType | None:
+    """Return the type of the map's keys, as DuckDB has it.
+
+    What is computed of BIGINT is HUGEINT here, so as not to overflow, and BIGINT in DuckDB.
+    """
+    argument = counted.type
     if argument.is_integer and all(isinstance(p, Fraction) and p.denominator == 1 for p in places):
-        low, high = _INTEGER_ENDS
+        held = argument.kind is Kind.HUGEINT and isinstance(counted, Ref)
+        if held or argument.kind is Kind.UBIGINT:
+            return sqltype.HUGEINT
+        low, high = INTEGER_BITS[Kind.INTEGER]
         small = all(low <= Fraction(p) <= high for p in places)
         return sqltype.INTEGER if small and argument.kind in _SMALL else sqltype.BIGINT
     if argument.is_numeric:
-        return sqltype.DOUBLE
+        return argument if argument.kind is Kind.FLOAT else sqltype.DOUBLE
     known = (Kind.DATE, Kind.TIMESTAMP, Kind.VARCHAR)
     return argument if argument.kind in known else None
 
@@ -215,7 +226,7 @@ def _rest(type_: SqlType) -> exp.Expr:
         return exp.Literal.string(_ENDLESS[type_.kind])
     if type_.kind is Kind.VARCHAR:
         return exp.Literal.string("")
-    return exp.Literal.number(_INTEGER_ENDS[1] if type_ == sqltype.INTEGER else 2**63 - 1)
+    return exp.Literal.number(INTEGER_BITS[type_.kind][1])
 
 
 def _declared(rows: Rows, argument: Expression, catalog: Catalog) -> ColumnSpec | None:

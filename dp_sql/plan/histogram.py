@@ -99,7 +99,7 @@ class Histogram:
         if self.ratios is not None:
             low, high = self.ratios
             value = Fraction(math.log(min(max(value, low), high)))
-        place = round((value - self.measure.low) / self._step * self.fine)
+        place = round((value - self.measure.low) / self._step * self.fine) if self._step else 0
         return min(max(place, 0), self.measure.cells * self.fine)
 
     def between(self, low: int, high: int, share: Fraction) -> int:

@@ -12,7 +12,7 @@ from dp_sql.plan.expression import Expression
 class Axis:
     """One argument's place in [low, high], rounded once to an integer in 0..cells.
 
-    degree: of its Bernstein polynomials, 1 or 2, as in `relation.MomentMeasure`.
+    degree: of its Bernstein polynomials, 0, 1 or 2, as in `relation.MomentMeasure`.
     """
 
     argument: Expression

@@ -215,6 +215,8 @@ def measure_text(measure: Measure | BlockMeasure) -> str:
         case MomentMeasure(low=low, high=high, cells=cells, degree=degree, null_component=null):
             also = ", NULL apart" if null else ""
             also += ", of a unit's average" if measure.rows is not None else ""
+            if not degree:
+                return f"rows with a value of {argument}, which is {float(low):g}{also}"
             return (
                 f"moments to degree {degree} of {argument} in [{float(low):g}, {float(high):g}], "
                 f"{cells} steps{also}"
@@ -231,6 +233,8 @@ def measure_text(measure: Measure | BlockMeasure) -> str:
 
 
 def _axis_text(axis: Axis) -> str:
+    if not axis.degree:
+        return f"value of {expression_text(axis.argument)}, which is {float(axis.low):g}"
     return (
         f"moments to degree {axis.degree} of {expression_text(axis.argument)} in "
         f"[{float(axis.low):g}, {float(axis.high):g}], {axis.cells} steps"

@@ -63,11 +63,11 @@ class SumMeasure:
 
 @dataclass(frozen=True, slots=True)
 class MomentMeasure:
-    """The Bernstein polynomials of degree 1 or 2 of the argument's place in [low, high].
+    """The Bernstein polynomials of degree 0, 1 or 2 of the argument's place in [low, high].
 
-    The place is rounded once to an integer a in 0..cells. Degree 1 gives (cells - a, a); degree 2
-    gives ((cells-a)^2, 2a(cells-a), a^2). A row whose argument is NULL or NaN gives zeros, and
-    cells^degree in one more component when `null_component`.
+    The place is rounded once to an integer a in 0..cells. Degree 0, of a range of one point, gives
+    (1); degree 1 gives (cells - a, a); degree 2 gives ((cells-a)^2, 2a(cells-a), a^2). A row whose
+    argument is NULL or NaN gives zeros, and cells^degree in one more component when `null_component`.
 
     rows: where a unit's average in a group is clamped to [low, high] and not each row: the places
     from which and to which a row's is clamped, at most 0 and at least cells; degree 1 and user level

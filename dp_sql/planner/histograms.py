@@ -18,7 +18,7 @@ from dp_sql.plan.printer import expression_text
 from dp_sql.plan.relation import MomentMeasure
 from dp_sql.plan.release import Aggregate, ChoiceReadout, Readout
 from dp_sql.plan.tree import rank_deviation
-from dp_sql.planner.measures import bounded, pinned
+from dp_sql.planner.measures import bounded
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ChoiceKind, Mechanisms
 from dp_sql.schema.sqltype import Kind
@@ -116,12 +116,11 @@ def _ranked(
     if low is None or high is None:
         raise InternalError("a grid needs both ends")
     number = _number(argument)
-    if low == high:
-        number = pinned(number, low)
-        high += found.step or 1
     places, step = most, found.step
     natural = step is not None and (high - low) % step == 0 and (high - low) / step <= most
-    if step is not None and natural:
+    if low == high:
+        places, natural = 1, True  # both places are the one value
+    elif step is not None and natural:
         places = int((high - low) / step)
     ratios = None
     if not natural and not kind.is_local and argument.type.is_numeric and 0 < low * _WIDE <= high:

@@ -9,7 +9,6 @@ from fractions import Fraction
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import NotPrivateError, UnsupportedSQLError
-from dp_sql.plan import functions
 from dp_sql.plan.domain import Domain
 from dp_sql.plan.expression import Case, Expression, Literal, Ref, columns_of
 from dp_sql.plan.histogram import Quantile
@@ -42,7 +41,6 @@ from dp_sql.planner.pairs import (
 )
 from dp_sql.planner.vectors import vector_measures, vector_readout
 from dp_sql.planner.written import with_argument, written_argument
-from dp_sql.schema import sqltype
 
 _VARIANCES = {
     AggregateKind.VAR_POP: (False, False),
@@ -56,7 +54,7 @@ _VARIANCES = {
 FINEST_CELLS = (
     2**16
 )  # a moment vector has at least so many cells where the division by c would tell
-_MOST_CELLS = {1: 2**46, 2: 2**31}  # so that cells^degree fits a BIGINT
+_MOST_CELLS = {0: 1, 1: 2**46, 2: 2**31}  # so that cells^degree fits a BIGINT
 _MOST_NOISE = 2**48  # a noise scale, in steps of a moment vector: the samplers end at 2^50
 _MOST_SCALED = 2**80  # cells^degree * max_rows: times 2^45 rows it still fits a HUGEINT
 _COUNTS = (AggregateKind.COUNT, AggregateKind.COUNT_OWNERS)
@@ -158,7 +156,7 @@ def plan_measures(
         found = bounded(asking, one.argument, _widened(domain(one.argument), one))
         if one.bounds is not None and degree == 0:
             graded[one] = _sum_of_unit(one.argument, one.bounds, found, rows / noise.max_rows)
-        elif degree == 0:
+        elif degree == 0 and (found.low or found.high):
             graded[one] = _sum(one.argument, found, rows, noise.moved(one.argument))
         else:
             null = one == host and not _in(one.argument, never_null)
@@ -316,8 +314,6 @@ def _sum(
     argument: Expression, domain: Domain, rows: Fraction, moved: Fraction | None
 ) -> SumMeasure:
     low, high = _ends(domain)
-    if low == 0 == high:
-        high = Fraction(1)
     largest = max(abs(low), abs(high))
     scale = largest * rows  # of the Laplace noise, in the argument's unit
     if domain.step is not None:
@@ -325,23 +321,11 @@ def _sum(
         while scale / step > _MOST_STEPS or largest / step > 2**52:
             step *= 2
         return SumMeasure(argument, low, high, step)
-    width = high - low if high > low else largest
+    width = high - low or largest
     step = _power_below(min(scale / _NOISE_CELLS, width / FINEST_CELLS, _fine(moved, width)))
     while largest / step > 2**52:
         step *= 2
     return SumMeasure(argument, low, high, step)
-
-
-def pinned(argument: Expression, value: Fraction) -> Expression:
-    """Return an argument whose bounds are one point as that point, NULL for NULL.
-
-    A float stays as it is: whether it is NaN is told where it is put on a grid.
-    """
-    if argument.type.is_float:
-        return argument
-    held = functions.call("is_not_null", (argument,))
-    constant = Literal(float(value), sqltype.DOUBLE)
-    return functions.case(((held, constant),), Literal(None, sqltype.NULL))
 
 
 def _moments(
@@ -356,8 +340,7 @@ def _moments(
 ) -> MomentMeasure:
     low, high = _ends(domain)
     if low == high:
-        argument = pinned(argument, low)
-        high += 1  # a range of one point has no width to divide
+        return MomentMeasure(argument, low, high, 1, 0, null_component)
     if domain.step is not None and (high - low) % domain.step == 0:
         natural = int((high - low) / domain.step)
         if natural <= most:

@@ -158,9 +158,9 @@ def pair_measure(
     moved: how far a neighbour moves each, where that is less than its range. rows: the Laplace scale
     of a count, in rows. room: what a row may add up to at most, so that its noise can be drawn.
 
-    A few natural steps are kept as they are. Other grids are so fine that what rounding adds to a
-    variance, a twelfth of a squared step a row, is below the noise: for 2^15 steps and noise of one
-    row, up to 1e10 rows.
+    A range of one point has degree 0. A few natural steps are kept as they are. Other grids are so
+    fine that what rounding adds to a variance, a twelfth of a squared step a row, is below the noise:
+    for 2^15 steps and noise of one row, up to 1e10 rows.
     """
     ends = [_ends(domain) for domain in domains]
     widths = [high - low for low, high in ends]
@@ -168,9 +168,10 @@ def pair_measure(
         int(width / domain.step) if domain.step is not None and width % domain.step == 0 else None
         for domain, width in zip(domains, widths, strict=True)
     ]
+    degrees = (degrees[0] if widths[0] else 0, degrees[1] if widths[1] else 0)
     cells = [
-        count or min(_CELLS[degree], _CELLS[1])
-        for count, degree in zip(natural, degrees, strict=True)
+        1 if not width else count or min(_CELLS[degree], _CELLS[1])
+        for width, count, degree in zip(widths, natural, degrees, strict=True)
     ]
 
     def total() -> int:
@@ -184,7 +185,7 @@ def pair_measure(
         width * _MOVED_CELLS / some if some else Fraction(0)
         for width, some in zip(widths, moved, strict=True)
     ]
-    growing = {i for i in (0, 1) if cells[i] != natural[i]}
+    growing = {i for i in (0, 1) if widths[i] and cells[i] != natural[i]}
     while growing:
         wanted = [
             i for i in sorted(growing) if cells[i] * rows < _NOISE_CELLS or cells[i] < finest[i]
@@ -233,10 +234,10 @@ def pair_readout(
 
 
 def _ends(domain: Domain) -> tuple[Fraction, Fraction]:
-    """Return both ends of a bounded domain, one apart where they are one point."""
+    """Return both ends of a bounded domain."""
     if domain.low is None or domain.high is None:
         raise InternalError("an argument without bounds")
-    return domain.low, domain.high if domain.high > domain.low else domain.low + 1
+    return domain.low, domain.high
 
 
 def _power_below(count: int) -> int:

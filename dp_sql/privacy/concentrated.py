@@ -15,6 +15,7 @@ from dp_sql.privacy.event import (
     LaplaceEvent,
     PureEvent,
     SampledEvent,
+    pure_epsilon,
 )
 from dp_sql.privacy.renyi import rdp_budget
 
@@ -26,8 +27,9 @@ def zcdp(event: Event) -> Fraction:
              l2^2 / (2 scale^2) for discrete Laplace noise as for discrete Gaussian noise.
     Why:     D_a <= a epsilon^2 / 2 for epsilon-DP, and D_a <= epsilon <= a epsilon. A coordinate that
              moves by s under Laplace noise of scale t is s/t-DP; independent coordinates add their
-             divergences, so with squares s^2 / (2 t^2) they add up to l2^2 / (2 t^2). A sample adds
-             nothing that holds at all orders: its divergence is at most that of the noise without it.
+             divergences, so with squares s^2 / (2 t^2) they add up to l2^2 / (2 t^2). A sample of
+             Gaussian noise adds nothing that holds at all orders: its divergence is at most that of the
+             noise without it. Where all its noise is Laplace noise it is a pure mechanism, amplified.
              Key selection is its noise; what `delta` covers is summed apart.
     Assumes: the event bounds what neighbours differ in.
     Source:  [BunSteinke2016], Proposition 1.4 (pure) and Lemma 1.7 (composition);
@@ -46,7 +48,8 @@ def zcdp(event: Event) -> Fraction:
         case PureEvent(epsilon=epsilon) | ApproximateEvent(epsilon=epsilon):
             return min(epsilon**2 / 2, epsilon)
         case SampledEvent(noises=noises):
-            return sum(map(zcdp, noises), Fraction(0))
+            plain, pure = sum(map(zcdp, noises), Fraction(0)), pure_epsilon(event)
+            return plain if pure is None else min(plain, pure**2 / 2, pure)
         case _:
             assert_never(event)
 

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from dp_sql.dataclass import dataclass
 from dp_sql.privacy.contribution import Change
+from dp_sql.privacy.sampling import epsilon_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +109,14 @@ class ApproximateEvent:
 
 @dataclass(frozen=True, slots=True)
 class SampledEvent:
-    """Gaussian noise on vectors that all read one Poisson sample of the units, of this `rate`.
+    """Noise on vectors that all read one Poisson sample of the units, of this `rate`.
 
     Neighbours differ by one unit that is there or not. A mechanism on a sample that isn't said here is
     a `PureEvent` of what it costs in all.
     """
 
     rate: Fraction
-    noises: tuple[GaussianEvent, ...]
+    noises: tuple[GaussianEvent | LaplaceEvent, ...]
 
     def __post_init__(self) -> None:
         if not isinstance(self.rate, Fraction) or not 0 < self.rate < 1 or not self.noises:
@@ -132,7 +133,8 @@ def pure_epsilon(event: Event) -> Fraction | None:
 
     Of an event with a `selection_delta` it is that of the rest.
 
-    A vector that moves by L1 distance d under discrete Laplace noise of scale t is d/t-DP.
+    A vector that moves by L1 distance d under discrete Laplace noise of scale t is d/t-DP, and several
+    are so by the sum; on a sample that is amplified (`sampling.epsilon_after`).
     Source: [Ghosh2009].
     """
     match event:
@@ -140,8 +142,13 @@ def pure_epsilon(event: Event) -> Fraction | None:
             return Fraction(change.l1, scale)
         case GaussianEvent(l2_squared=l2_squared):
             return Fraction(0) if l2_squared == 0 else None
-        case SampledEvent(noises=noises):
-            return Fraction(0) if all(noise.l2_squared == 0 for noise in noises) else None
+        case SampledEvent(rate=rate, noises=noises):
+            losses = [loss for noise in noises if (loss := pure_epsilon(noise)) is not None]
+            return (
+                epsilon_after(sum(losses, Fraction(0)), rate)
+                if len(losses) == len(noises)
+                else None
+            )
         case KeySelectionEvent(noise=noise):
             return pure_epsilon(noise)
         case PureEvent(epsilon=epsilon) | ApproximateEvent(epsilon=epsilon):

@@ -98,7 +98,7 @@ def _from_words(words: object) -> Event:
         case {"v": 1, "event": "approximate", "epsilon": epsilon, "delta": delta, **rest}:
             event = ApproximateEvent(_fraction(epsilon), _fraction(delta))
         case {"v": 1, "event": "sampled", "rate": rate, "noises": list(listed), **rest}:
-            event = SampledEvent(_fraction(rate), tuple(map(_gaussian, listed)))
+            event = SampledEvent(_fraction(rate), tuple(map(_plain, listed)))
         case _:
             raise ValueError("these words are no event of a version known here")
     if rest:
@@ -114,12 +114,12 @@ def _noise(words: object) -> LaplaceEvent | GaussianEvent | PureEvent:
             raise ValueError("a key selection isn't made of another one")
 
 
-def _gaussian(words: object) -> GaussianEvent:
+def _plain(words: object) -> LaplaceEvent | GaussianEvent:
     match _from_words(words):
-        case GaussianEvent() as noise:
+        case LaplaceEvent() | GaussianEvent() as noise:
             return noise
         case _:
-            raise ValueError("the noise on a sample is Gaussian noise")
+            raise ValueError("the noise on a sample is Laplace or Gaussian noise")
 
 
 def _profile(pairs: object) -> Profile:

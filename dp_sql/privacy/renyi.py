@@ -22,9 +22,11 @@ from dp_sql.privacy.event import (
     LaplaceEvent,
     PureEvent,
     SampledEvent,
+    pure_epsilon,
 )
-from dp_sql.privacy.sampling import sampled_gaussian
+from dp_sql.privacy.sampling import log_moment, sampled
 
+_MUCH = 20  # an epsilon of noise on a sample from which on its moments say little more
 _LARGEST = 10**300  # the search for an order takes greater budgets for this
 
 
@@ -37,29 +39,65 @@ def rdp(event: Event, alpha: float) -> float:
     if not 1 < alpha < math.inf:
         raise ValueError("the order of a Rényi divergence must be above 1 and finite")
     match event:
-        case LaplaceEvent(scale=scale, change=change):
-            return _float_up(
-                max(
-                    sum((n * _rdp_laplace(alpha, s, scale) for s, n in profile if n), Fraction(0))
-                    for profile in change.profiles
-                )
-            )
-        case GaussianEvent(sigma=sigma, l2_squared=l2_squared):
-            # The bound of the continuous Gaussian holds on the integers.
-            # Source: [CanonneKamathSteinke2020], Proposition 5.
-            return _float_up(Fraction(alpha) * l2_squared / (2 * sigma**2))
+        case LaplaceEvent() | GaussianEvent():
+            return _float_up(_rdp_noise(alpha, event))
         case KeySelectionEvent(noise=noise):
             return rdp(noise, alpha)  # what `delta` doesn't cover is the noise on the counts
         case PureEvent(epsilon=epsilon) | ApproximateEvent(epsilon=epsilon):  # but for its `delta`
             return _float_up(_rdp_pure(alpha, epsilon))
-        case SampledEvent(rate=rate, noises=noises):
-            ratio = sum((Fraction(n.l2_squared, n.sigma**2) for n in noises), Fraction(0))
-            return _float_up(sampled_gaussian(alpha, rate, ratio))
+        case SampledEvent():
+            return _float_up(_rdp_sampled(alpha, event))
         case _:
             assert_never(event)
 
 
+def _rdp_noise(alpha: float, noise: LaplaceEvent | GaussianEvent) -> Fraction:
+    """Return the divergence of noise that reads all units; of Gaussian noise that of the continuous one.
+
+    The bound of the continuous Gaussian holds on the integers.
+    Source: [CanonneKamathSteinke2020], Proposition 5.
+    """
+    match noise:
+        case LaplaceEvent(scale=scale, change=change):
+            return max(
+                sum((n * _rdp_laplace(alpha, s, scale) for s, n in profile if n), Fraction(0))
+                for profile in change.profiles
+            )
+        case GaussianEvent(sigma=sigma, l2_squared=l2_squared):
+            return Fraction(alpha) * l2_squared / (2 * sigma**2)
+        case _:
+            assert_never(noise)
+
+
+def _rdp_sampled(alpha: float, event: SampledEvent) -> Fraction:
+    """Return the divergence of noise on a sample: by its moments or, where it is pure, by its epsilon."""
+    plain, pure = _unsampled(alpha, event), pure_epsilon(event)
+    if pure is not None and pure > _MUCH:
+        return min(plain, _rdp_pure(alpha, pure))
+    found = sampled(alpha, plain, lambda order: _moment(order, event))
+    return found if pure is None else min(found, _rdp_pure(alpha, pure))
+
+
 @lru_cache(maxsize=4096)
+def _moment(order: int, event: SampledEvent) -> Fraction:
+    normal = [noise for noise in event.noises if isinstance(noise, GaussianEvent)]
+    slope = sum(
+        (_rdp_noise(1, noise) for noise in normal), Fraction(0)
+    )  # in proportion to the order
+    others = [noise for noise in event.noises if isinstance(noise, LaplaceEvent)]
+
+    def exponent(k: int) -> Fraction:
+        return (k - 1) * (k * slope + sum(_rdp_noise(k, noise) for noise in others))
+
+    return log_moment(order, event.rate, exponent)
+
+
+def _unsampled(alpha: float, event: SampledEvent) -> Fraction:
+    """Return the divergence of the noise of an event on a sample, if all units were in it."""
+    return sum((_rdp_noise(alpha, noise) for noise in event.noises), Fraction(0))
+
+
+@lru_cache(maxsize=2**14)
 def _rdp_laplace(alpha: float, shift: int, scale: int) -> Fraction:
     """Return D_alpha between discrete Laplace noise of `scale` at 0 and at `shift`, rounded up.
 

@@ -10,9 +10,9 @@ them, since the hockey-stick divergences and the moments behind Rényi's are joi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
 
 from dp_sql.errors import ParameterError
 from dp_sql.privacy.amount import Amount, exact
@@ -57,64 +57,77 @@ def epsilon_before(epsilon: Fraction, rate: Fraction) -> Fraction:
     return max(epsilon, Fraction(math.floor(shown * 10**30), 10**30))
 
 
-@lru_cache(maxsize=4096)
-def sampled_gaussian(alpha: float, rate: Fraction, ratio: Fraction) -> Fraction:
-    """Return the Rényi divergence of order `alpha` of Gaussian noise on a sample, rounded up.
+def epsilon_after(epsilon: Fraction, rate: Fraction) -> Fraction:
+    """Return what a mechanism that is `epsilon`-DP on the sample is on the data, rounded up.
 
-    ratio: the largest squared distance of neighbours in deviations of the noise, over all vectors
-    that read the sample: the sum of l2^2 / sigma^2.
+    It is ln(1 + rate (exp(epsilon) - 1)), by the claim of `epsilon_before`: at most `epsilon`, and
+    above the truth by less than 1e-39.
+    """
+    if epsilon == 0:
+        return Fraction(0)
+    whole = digits_of(epsilon.numerator // epsilon.denominator + 1)
+    with localcontext(context(60 + 2 * whole + digits_of(rate.denominator))):
+        known = Decimal(epsilon.numerator) / epsilon.denominator
+        found = (1 + (known.exp() - 1) * rate.numerator / rate.denominator).ln()
+    return min(epsilon, Fraction(found) + Fraction(1, 10**_MARGIN))
+
+
+def sampled(alpha: float, plain: Fraction, moment: Callable[[int], Fraction]) -> Fraction:
+    """Return the Rényi divergence of order `alpha` of noise on a sample, rounded up.
+
+    plain: that of all the noise without sampling, over all vectors that read the sample. moment:
+    `log_moment` of it at an order.
 
     Claim:   for integers n from 2, both directions are at most ln(A_n) / (n - 1), where
-             A_n = sum over k of C(n, k) (1 - q)^(n-k) q^k exp(k (k - 1) ratio / 2);
-             between integers (a - 1) D_a is at most what a straight line between them gives, 0 at 1;
-             and D_a <= a ratio / 2 always.
-    Why:     let p be discrete Gaussian noise of integers around 0, p' the same shifted by an integer
-             vector c, w = p' / p. E_p[w^k] = exp(k (k - 1) r / 2) exactly, r = sum c_i^2 / sigma_i^2 <=
-             ratio, since (1 - k) x^2 + k (x - c)^2 = (x - k c)^2 + k (1 - k) c^2 and the sum over the
-             lattice is the same around k c, an integer. So E_p[(1 - q + q w)^n] = A_n, by the binomial
-             theorem; it grows with r. That is the direction with the unit against the one without.
-             The other is B_a = E_p[u(w)^(1 - a)], where A_a = E_p[u(w)^a], u(w) = 1 - q + q w. The map
-             x -> c - x exchanges p and p' and so turns w into 1/w: A_a - B_a is half of E_p[F(w)],
-             F(w) = (u^a - u^(1-a)) + w (v^a - v^(1-a)), v = u(1/w). F(w) = w F(1/w), so let w >= 1.
+             A_n = sum over k of C(n, k) (1 - q)^(n-k) q^k exp((k - 1) D_k), D_k the divergence without
+             sampling and q the rate; between integers (a - 1) times it is at most what a straight line
+             between them gives, 0 at 1; and it is D_a at most, always.
+    Why:     let p be independent discrete Gaussian or Laplace noise of integers around 0, p' the same
+             shifted by an integer vector c, w = p' / p. E_p[w^k] = exp((k - 1) R_k), R_k <= D_k the
+             Rényi divergence of p' from p, by its definition. So E_p[(1 - q + q w)^n] <= A_n, by the
+             binomial theorem. That is the direction with the unit against the one without.
+             The other is B_a = E_p[u(w)^(1 - a)], where A_a = E_p[u(w)^a], u(w) = 1 - q + q w. Both laws
+             are even, so the map x -> c - x exchanges p and p' and turns w into 1/w: A_a - B_a is half
+             of E_p[F(w)], F(w) = (u^a - u^(1-a)) + w (v^a - v^(1-a)), v = u(1/w). F(w) = w F(1/w), so
+             let w >= 1.
              With t = 1 / v and b = a - 1/2 that is F = 2 sqrt(u) sinh(b ln u) - 2 w t^(-1/2)
              sinh(b ln t). u is the arithmetic and t the harmonic mean of 1 and w with the same weights,
              so u >= t >= 1, and sinh(b ln u) / sinh(b ln t) never falls as b grows. At b = 1/2 F is
              u - 1 + w (v - 1) = 0. So F >= 0 for every a >= 1: B_a <= A_a.
              ln A_a and ln B_a are convex in a, as logarithms of moments, and 0 at a = 1: the line. The
              last bound: a mixture of p with itself and of p' with p is no further apart than p' and p.
-    Assumes: one sample of whole units, each alone, for all vectors; integer shifts and sigmas.
+    Assumes: one sample of whole units, each alone, for all vectors; integer shifts, sigmas and scales.
     Source:  [MironovTalwarZhang2019] has the formula for continuous noise, and both directions;
-             [CanonneKamathSteinke2020] the discrete law. The lattice is derived here.
+             [CanonneKamathSteinke2020] and `renyi` the discrete laws. The lattice is derived here.
     """
-    plain = Fraction(alpha) * ratio / 2
-    if ratio == 0 or alpha > MOST_ORDER:
+    if plain == 0 or alpha > MOST_ORDER:
         return plain
     order, below = Fraction(alpha), math.floor(alpha)
-    ends = [_log_moment(n, rate, ratio) if n > 1 else Fraction(0) for n in (below, below + 1)]
-    moment = (below + 1 - order) * ends[0] + (order - below) * ends[1]
-    return min(plain, moment / (order - 1))
+    ends = [moment(n) if n > 1 else Fraction(0) for n in (below, below + 1)]
+    between = (below + 1 - order) * ends[0] + (order - below) * ends[1]
+    return min(plain, between / (order - 1))
 
 
-@lru_cache(maxsize=4096)
-def _log_moment(order: int, rate: Fraction, ratio: Fraction) -> Fraction:
-    """Return ln(A_n) for n = order, rounded up: at least the truth, above it by about 10^-_MARGIN.
+def log_moment(order: int, rate: Fraction, exponent: Callable[[int], Fraction]) -> Fraction:
+    """Return ln(A_n) of `sampled` for n = order, at least 2, rounded up by about 10^-_MARGIN.
+
+    exponent: (k - 1) D_k, for a k from 2, D_k being the divergence without sampling.
 
     A_n - 1 is added up, since the weights of the binomial law add up to 1: the terms of k = 0 and 1
     are none. All terms are positive, so each operation adds a share of its rounding alone. With y the
     largest exponent, an exponential errs by a share of 10^-digits (1 + y), and the sum of n terms by n
     times that and what its powers add; `digits` has 20 more than y, n and the margin take.
     """
-    largest = order * (order - 1) * ratio / 2
+    exponents = [exponent(k) for k in range(2, order + 1)]
+    largest = max(exponents)
     size = digits_of(largest.numerator // largest.denominator + 1)
     with localcontext(context(_MARGIN + 20 + 2 * size + 2 * digits_of(order))):
-        half = Decimal(ratio.numerator) / (2 * ratio.denominator)
         chosen = Decimal(rate.numerator) / rate.denominator
         odds = Decimal(rate.numerator) / (rate.denominator - rate.numerator)
-        weight = (1 - chosen) ** order  # of the term k
+        weight = order * odds * (1 - chosen) ** order  # of the term k = 1
         total = Decimal(0)
-        for k in range(1, order + 1):
+        for k, found in enumerate(exponents, start=2):
             weight = weight * (order - k + 1) / k * odds
-            if k > 1:
-                total += weight * ((half * (k * (k - 1))).exp() - 1)
+            total += weight * ((Decimal(found.numerator) / found.denominator).exp() - 1)
         value = (1 + total).ln()
     return Fraction(value) + Fraction(1, 10**_MARGIN)

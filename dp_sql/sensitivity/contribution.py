@@ -226,7 +226,7 @@ def _row_set(measure: Measure) -> ContributionSet:
             low, high = measure.ends
             return Box((min(low, 0),), (max(high, 0),))
         case MomentMeasure() | PairMeasure():
-            return Simplex(measure.size, measure.total)
+            return _parts(measure.size, measure.total)
         case NormMeasure():
             return Ball(measure.size, measure.radius)
         case _:
@@ -237,7 +237,7 @@ def _bounded_set(measure: Measure, max_rows: int, low_bits: int) -> Contribution
     """Return what a unit can add to a group after BoundRows.
 
     Claim:   a moment vector, of one argument or two, stays a simplex of total max_rows * total *
-             2^low_bits; a count or sum
+             2^low_bits, or a range up to it where it has one component; a count or sum
              with ends of its own lies between them, or is 0 for a unit that isn't in the group; a sum
              of vectors is no longer than max_rows vectors of one row.
     Why:     c rows add up to c * total at most; multiplied by max_rows / c where c > max_rows, each
@@ -251,8 +251,8 @@ def _bounded_set(measure: Measure, max_rows: int, low_bits: int) -> Contribution
         case CountMeasure() | SumMeasure() if measure.per_unit is not None:
             least, most = measure.per_unit
             return Box((min(least, 0),), (max(most, 0),))
-        case MomentMeasure(rows=rows) if rows is not None:
-            return Simplex(measure.size, measure.total * max_rows << low_bits)
+        case MomentMeasure() | PairMeasure():
+            return _parts(measure.size, measure.total * max_rows << low_bits)
         case _:
             row = _row_set(measure)
     if isinstance(measure, PresenceMeasure) and measure.weight:
@@ -262,14 +262,17 @@ def _bounded_set(measure: Measure, max_rows: int, low_bits: int) -> Contribution
             if isinstance(measure, PresenceMeasure):
                 return row
             return Box(tuple(a * max_rows for a in low), tuple(b * max_rows for b in high))
-        case Divided():
-            raise InternalError("a row has no share of its unit's weight")
-        case Simplex(size=size, total=total):
-            return Simplex(size, total * max_rows << low_bits)
+        case Divided() | Simplex():
+            raise InternalError("what a row adds of this measure is said above")
         case Ball(size=size, radius=radius):
             return Ball(size, radius * max_rows)
         case _:
             assert_never(row)
+
+
+def _parts(size: int, total: int) -> Box | Simplex:
+    """Return the set of `size` non-negative numbers that add up to at most `total`."""
+    return Box((0,), (total,)) if size == 1 else Simplex(size, total)
 
 
 def _per_unit(measure: Measure) -> bool:

@@ -124,6 +124,8 @@ def _steps(measure: Measure, drifts: Drifts, unit: PrivacyUnit) -> int | None:
         case SumMeasure(low=low, high=high, step=step):
             width = measure.ends[1] - measure.ends[0]
         case MomentMeasure(low=low, high=high, cells=cells):
+            if low == high:
+                return 0  # there is one place
             step, width = (high - low) / cells, cells
         case _:
             assert_never(measure)
@@ -153,7 +155,7 @@ def pair_steps(measure: PairMeasure, drifts: Drifts, unit: PrivacyUnit) -> int |
 
 def _place_steps(axis: Axis, drifts: Drifts, unit: PrivacyUnit) -> int | None:
     drift = drift_of(axis.argument, drifts)
-    if drift is None or drift.still:
+    if drift is None or drift.still or not axis.degree:
         return None if drift is None else 0
     step = (axis.high - axis.low) / axis.cells
     return min(axis.cells, _rounded(_moved(drift, axis.low, axis.high, unit), step))

@@ -307,7 +307,12 @@ def vector_error(scene: Scene, size: int, epsilon: float, runs: int) -> str:
     )
 
 
-CORR_NOTE = """
+NOTES = """
+Of CDNOW's `AVG` and `VAR_POP` at epsilon 1 the limits take more than the noise: customers with more than
+20 rows weigh as 20, which moves the mean by 0.29 and the variance by 27, the same on both sides. Around the
+answer of the rows so weighed the median errors of 101 runs are 0.050 and 0.093 for `AVG`, 11 and 34 for
+`VAR_POP`; at epsilon 0.1 they are 0.50 and 0.96, 124 and 321.
+
 Of CDNOW's `CORR` at epsilon 0.1 neither tells anything: the sums of squares around the means are 24
 and 86 rows, and the noise of one number has a deviation of 283. dp_sql answers 0 in four of five runs,
 with the interval from -1 to 1. The naive answer is cut to 1 in 44 % and to -1 in 23 % of runs (1 more
@@ -372,7 +377,7 @@ def main(runs: int) -> None:
                 for epsilon in (1.0, 0.1):
                     lines.append(compared(scene, case, epsilon, runs))
                     print(lines[-1], flush=True)
-        lines += CORR_NOTE.rstrip().splitlines()
+        lines += NOTES.rstrip().splitlines()
         lines += [
             "",
             "| data | entries of a vector | epsilon | dp_sql | a sum each | naive / dp_sql |",

@@ -205,7 +205,7 @@ class Writer:
             case 13:
                 return f"CLAMP({a} / {self.number(0)}, -2, 4)"
             case 14:
-                return f"CLAMP({a}, {pick(r, ('-2, 3', '1, 4', '-4, -1', '0, 0'))})"
+                return f"CLAMP({a}, {pick(r, ('-2, 3', '1, 4', '-4, -1', '0, 0', '2, 2'))})"
             case _:
                 return f"({a} {pick(r, ('%', '//'))} {pick(r, ('2', '3', '-2'))})"
 

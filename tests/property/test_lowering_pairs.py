@@ -26,6 +26,7 @@ GROUPS = 5
 TYPES = [(sqltype.DOUBLE, sqltype.BIGINT), (SqlType(Kind.DECIMAL, 18, 3), sqltype.DOUBLE)]
 BOUNDS = [(Fraction(0), Fraction(500)), (Fraction(-70), Fraction(-3))]
 GRIDS = [
+    ((1, 0), (1, 0)), ((1, 0), (500, 2)), ((67, 1), (1, 0)),
     ((1, 1), (1, 1)), ((67, 2), (9, 1)), ((500, 1), (2**16, 2)), ((2**15, 2), (2**15, 2)),
     ((2**19, 2), (2**19, 2)), ((2**46, 1), (2**30, 1)), ((120, 2), (2**31, 2)),
 ]  # fmt: skip
@@ -69,7 +70,7 @@ def measures(types: tuple[SqlType, SqlType]) -> Iterator[PairMeasure]:
 
 def bernstein(a: int, cells: int, degree: int) -> list[int]:
     b = cells - a
-    return [b, a] if degree == 1 else [b * b, 2 * a * b, a * a]
+    return [[1], [b, a], [b * b, 2 * a * b, a * a]][degree]
 
 
 def exact(measure: PairMeasure, places: Places) -> list[int]:

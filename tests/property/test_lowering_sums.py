@@ -52,7 +52,7 @@ def measures(type_: SqlType) -> Iterator[Measure]:
     yield CountMeasure(x)
     for low, high in BOUNDS:
         yield SumMeasure(x, low, high, Fraction(1, 64))
-        for cells, degree in ((1, 1), (2**16, 1), (2**46, 1), (67, 2), (2**31, 2)):
+        for cells, degree in ((67, 0), (1, 0), (1, 1), (2**16, 1), (2**46, 1), (67, 2), (2**31, 2)):
             yield MomentMeasure(x, low, high, cells, degree, null_component=cells != 1)
 
 
@@ -61,9 +61,9 @@ def exact(measure: Measure, places: dict[int | None, int]) -> list[int]:
     known = {a: n for a, n in places.items() if a is not None}
     match measure:
         case MomentMeasure(cells=cells, degree=degree, null_component=null_component):
-            one = [lambda a: cells - a, lambda a: a]
+            one = [lambda a: cells - a, lambda a: a] if degree else [lambda _: 1]
             two = [lambda a: (cells - a) ** 2, lambda a: 2 * a * (cells - a), lambda a: a * a]
-            sums = [sum(n * f(a) for a, n in known.items()) for f in (one if degree == 1 else two)]
+            sums = [sum(n * f(a) for a, n in known.items()) for f in (two if degree == 2 else one)]
             return [*sums, *([places.get(None, 0) * cells**degree] if null_component else [])]
         case SumMeasure():
             return [sum(a * n for a, n in known.items())]

@@ -107,6 +107,12 @@ def test_sets_of_keys_share_their_measures_where_one_of_them_is_protected(folder
     assert [n for _, n, _ in free] == [300, 300, 300, 900]
 
 
+def test_a_place_in_a_range_of_one_point_never_moves(folder: Path) -> None:
+    with dp_sql.connect(folder / "trips.yaml", ledger=":memory:") as connection:
+        listed = "AVG(CLAMP(lat, 5, 5)), CORR(CLAMP(lat, 5, 5), fare), MEDIAN(CLAMP(lon, 5, 5))"
+        assert connection.sql(f"SELECT {listed} FROM trips", epsilon=1).fetchall() == [(5, 0, 5)]
+
+
 def test_metric_answers_all_but_places_for_nothing(folder: Path) -> None:
     with dp_sql.connect(folder / "trips.yaml", ledger=":memory:") as connection:
         free = connection.sql(

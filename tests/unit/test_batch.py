@@ -73,6 +73,32 @@ def test_statements_of_a_batch_read_samples_of_their_own(people: dp_sql.Connecti
         people.batch([COUNT, NAMES], epsilon=1, sample_rate="0.5")
 
 
+@pytest.mark.parametrize("reuse", [False, True])
+def test_equal_statements_of_a_batch_read_samples_of_their_own(
+    people: dp_sql.Connection, tmp_path: Path, *, reuse: bool
+) -> None:
+    """Two on one sample would lose more than two on samples of their own, for which they are charged."""
+    people.close()
+    with dp_sql.connect(tmp_path / "people.yaml", ledger=":memory:", reuse=reuse) as connection:
+        results = connection.batch([COUNT] * 8, epsilon=600, delta=0, sample_rate="0.5")
+        assert all(0 < cost < 80 for cost in epsilons(results))
+        found = [result.fetchall() for result in results]
+        assert len(set(map(str, found))) > 1
+        if reuse:
+            again = connection.batch([COUNT] * 8, epsilon=600, delta=0, sample_rate="0.5")
+            assert [(r.fetchall(), r.cost) for r in again] == [(one, {}) for one in found]
+
+
+def test_releases_of_one_statement_read_samples_of_their_own(
+    people: dp_sql.Connection, tmp_path: Path
+) -> None:
+    people.close()
+    with dp_sql.connect(tmp_path / "people.yaml", ledger=":memory:") as connection:
+        listed = ", ".join(f"({COUNT})" for _ in range(8))
+        result = connection.sql(f"SELECT {listed}", epsilon=600, delta=0, sample_rate="0.5")
+        assert len(set(result.fetchall()[0])) > 1
+
+
 def test_answers_come_in_order_and_at_huge_epsilon_are_duckdbs(people: dp_sql.Connection) -> None:
     results = people.batch([CITIES, "SELECT COUNT(*) AS n FROM towns", COUNT], epsilon=1000)
     assert [r.fetchall() for r in results] == [

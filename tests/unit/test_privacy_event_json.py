@@ -36,11 +36,10 @@ noises = st.one_of(
 )
 deltas = st.fractions(0, 1).filter(lambda delta: delta < 1)
 pure = st.builds(PureEvent, st.fractions(min_value=0))
-gaussians = st.builds(GaussianEvent, st.integers(1, 2**200), sizes)
 sampled = st.builds(
     SampledEvent,
     st.fractions(0, 1).filter(lambda rate: 0 < rate < 1),
-    st.lists(gaussians, min_size=1, max_size=3).map(tuple),
+    st.lists(noises, min_size=1, max_size=3).map(tuple),
 )
 approximate = st.builds(ApproximateEvent, st.fractions(min_value=0), deltas)
 events = st.one_of(noises, st.builds(KeySelectionEvent, noises, deltas), pure, approximate, sampled)
@@ -101,7 +100,12 @@ LAPLACE = {"v": 1, "event": "laplace", "scale": "3", "profiles": [[["1", "1"]]]}
         {**GAUSSIAN, "more": "1"},
         {"v": 1, "event": "sampled", "rate": "1/10", "noises": []},
         {"v": 1, "event": "sampled", "rate": "1/1", "noises": [GAUSSIAN]},
-        {"v": 1, "event": "sampled", "rate": "1/10", "noises": [LAPLACE]},
+        {
+            "v": 1,
+            "event": "sampled",
+            "rate": "1/10",
+            "noises": [{"v": 1, "event": "pure", "epsilon": "1/2"}],
+        },
         {"v": 1, "event": "sampled", "rate": "1/10", "noises": [GAUSSIAN], "more": "1"},
         {**GAUSSIAN, "sigma": 3},
         {**GAUSSIAN, "sigma": "0"},

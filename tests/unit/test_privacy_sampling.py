@@ -13,16 +13,28 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.rdp import RdpAccountant
 
 from dp_sql.errors import ParameterError
-from dp_sql.privacy.event import GaussianEvent, SampledEvent
+from dp_sql.privacy.contribution import Change
+from dp_sql.privacy.event import GaussianEvent, LaplaceEvent, PureEvent, SampledEvent, pure_epsilon
 from dp_sql.privacy.renyi import conversion, rdp
 from dp_sql.privacy.sampling import (
     MOST_ORDER,
+    epsilon_after,
     epsilon_before,
+    log_moment,
     parse_rate,
-    sampled_gaussian,
+    sampled,
 )
 
 RATES = (Fraction(1, 1000), Fraction(1, 50), Fraction(3, 10), Fraction(99, 100))
+
+
+def sampled_gaussian(alpha: float, rate: Fraction, ratio: Fraction) -> Fraction:
+    """Return the divergence of Gaussian noise on a sample; ratio: the squared distance in deviations."""
+
+    def plain(order: float) -> Fraction:
+        return Fraction(order) * ratio / 2
+
+    return sampled(alpha, plain(alpha), lambda n: log_moment(n, rate, lambda k: (k - 1) * plain(k)))
 
 
 def theirs(orders: list[float], rate: Fraction, sigma: float) -> list[float]:
@@ -66,6 +78,11 @@ def noise(sigma: int, shift: int, reach: int) -> np.ndarray:
     return np.asarray(weights / weights.sum())
 
 
+def laplace(scale: int, shift: int, reach: int) -> np.ndarray:
+    weights = np.exp(-np.abs(np.arange(-reach, reach + 1, dtype=float) - shift) / scale)
+    return np.asarray(weights / weights.sum())
+
+
 def divergence(one: np.ndarray, other: np.ndarray, alpha: float) -> float:
     """Return the Rényi divergence of two laws on the same points."""
     kept = (one > 0) & (other > 0)
@@ -88,6 +105,43 @@ def test_both_directions_over_the_lattice(
     assert adding <= most * (1 + 1e-9)
     if alpha in (2.0, 5.0) and alpha * shift**2 / (2 * sigma**2) > most:
         assert adding == pytest.approx(most, rel=1e-9)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1, 1), (1, 3), (4, 3), (30, 7)])
+@pytest.mark.parametrize("rate", [Fraction(1, 100), Fraction(2, 5), Fraction(9, 10)])
+@pytest.mark.parametrize("alpha", [1.2, 2.0, 2.6, 5.0, 30.0])
+def test_both_directions_of_laplace_noise_over_the_lattice(
+    scale: int, shift: int, rate: Fraction, alpha: float
+) -> None:
+    without = laplace(scale, 0, 1500)
+    mixed = (1 - float(rate)) * without + float(rate) * laplace(scale, shift, 1500)
+    event = SampledEvent(rate, (LaplaceEvent(scale, Change((((shift, 1),),))),))
+    most, pure = rdp(event, alpha), pure_epsilon(event)
+    assert pure is not None
+    adding, removing = divergence(mixed, without, alpha), divergence(without, mixed, alpha)
+    assert max(adding, removing) <= most * (1 + 1e-9)
+    assert most <= rdp(PureEvent(pure), alpha)
+    if alpha in (2.0, 5.0, 30.0):
+        assert adding == pytest.approx(most, rel=1e-9)
+    largest = np.abs(np.log(mixed[1400:1600] / without[1400:1600])).max()
+    assert largest == pytest.approx(float(pure), rel=1e-9)
+
+
+def test_laplace_vectors_that_share_a_sample_are_one_event() -> None:
+    """Two groups of one vector, and a second vector: all are moved at once, or not at all."""
+    rate, scales, shifts = Fraction(1, 5), (2, 2, 3), (1, 1, 2)
+    laws = [(laplace(t, 0, 60), laplace(t, s, 60)) for t, s in zip(scales, shifts, strict=True)]
+    without, shifted = np.ones(1), np.ones(1)
+    for one, other in laws:
+        without, shifted = np.outer(without, one).ravel(), np.outer(shifted, other).ravel()
+    noises = (LaplaceEvent(2, Change((((1, 2),),))), LaplaceEvent(3, Change((((2, 1),),))))
+    mixed = 0.8 * without + 0.2 * shifted
+    for alpha in (2.0, 6.0):
+        ours = rdp(SampledEvent(rate, noises), alpha)
+        assert ours == pytest.approx(divergence(mixed, without, alpha), rel=1e-9)
+    both = SampledEvent(rate, (noises[0], GaussianEvent(4, 1)))
+    assert pure_epsilon(both) is None
+    assert rdp(SampledEvent(rate, noises[:1]), 3.0) < rdp(both, 3.0) < rdp(both, 5.0)
 
 
 def test_two_vectors_that_share_a_sample_are_one_event() -> None:
@@ -157,6 +211,17 @@ def test_epsilon_on_the_sample(rate: Fraction, epsilon: str) -> None:
     if asked <= 20:
         back = math.log1p(float(rate) * math.expm1(float(found)))
         assert back == pytest.approx(float(asked), rel=1e-9)
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("epsilon", ["1e-9", "0.5", "1", "20", "1e6"])
+def test_epsilon_of_the_sample_is_that_in_all(rate: Fraction, epsilon: str) -> None:
+    asked = Fraction(epsilon)
+    assert 0 <= asked - epsilon_after(epsilon_before(asked, rate), rate) <= asked / 10**9
+    assert epsilon_after(asked, rate) <= asked
+    if asked <= 20:
+        whole = math.log1p(float(rate) * math.expm1(float(asked)))
+        assert float(epsilon_after(asked, rate)) == pytest.approx(whole, rel=1e-9)
 
 
 @pytest.mark.parametrize("loss", [0.2, 1.0, 3.0])
