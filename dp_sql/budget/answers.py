@@ -14,8 +14,9 @@ An answer depends on a version of each table's data, which changes by `refresh` 
 followed the data would tell whether somebody came or went. Versions live here, since they mean nothing
 without the answers: where both are lost, no answer is found.
 
-The store is a file of its own beside the ledger. Nothing here is synced: a power cut may lose it, and a
-damaged file is replaced by an empty one.
+The store is a file of its own beside the ledger; for a ledger in PostgreSQL it is tables beside its own
+(`postgres_answers`). Nothing of the file is synced: a power cut may lose it, and a damaged one is
+replaced by an empty one.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dp_sql.budget import is_url
 from dp_sql.budget.record import OWNER, digest
 from dp_sql.budget.sqlite import file_identity
+from dp_sql.budget.store import Kind, Transaction
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import LedgerError
 
@@ -77,9 +78,12 @@ _TABLES = (
 )
 _FIND = "SELECT query_id, identities, body, digest FROM answers WHERE fingerprint = :fingerprint"
 _HAS_SEEN = "SELECT 1 FROM seen WHERE fingerprint = :fingerprint AND analyst = :analyst"
-_TOUCH = (
-    "UPDATE answers SET used = (SELECT MAX(used) + 1 FROM answers) WHERE fingerprint = :fingerprint "
+_LONG_AGO = (
+    "SELECT 1 FROM answers WHERE fingerprint = :fingerprint "
     "AND used < (SELECT MAX(used) FROM answers) - :recent"
+)
+_TOUCH = (
+    "UPDATE answers SET used = (SELECT MAX(used) + 1 FROM answers) WHERE fingerprint = :fingerprint"
 )
 _ADD = (
     "INSERT INTO answers (fingerprint, query_id, identities, body, size, used, digest) VALUES "
@@ -130,6 +134,9 @@ class Answers:
     Where the file can't be read or written nothing is found, nothing is kept, and nothing raises.
     """
 
+    _lost: tuple[type[Exception], ...] = (sqlite3.Error,)
+    """What a store raises that can't be read or written."""
+
     def __init__(self, path: Path | None, charged: Callable[[str], frozenset[str]]) -> None:
         """Use the store at `path`, made when something is kept; None is a new one in memory.
 
@@ -147,17 +154,20 @@ class Answers:
         """Return the answer with that fingerprint, or None where there is none that was paid for."""
         wanted = {"fingerprint": fingerprint, "analyst": analyst, "recent": _RECENT}
         found = None
-        with suppress(sqlite3.Error), self._session() as connection:
+        with suppress(*self._lost), self._session(Kind.READ) as connection:
             found = connection.execute(_FIND, wanted).fetchone()
             seen = connection.execute(_HAS_SEEN, wanted).fetchone() is not None
-            connection.execute(_TOUCH, wanted)
+            long_ago = connection.execute(_LONG_AGO, wanted).fetchone() is not None
         if found is None:
             return None
+        if long_ago:
+            with suppress(*self._lost), self._session(Kind.NOTE) as connection:
+                self._touch(connection, fingerprint)
         query_id, identities, body, stored = found
         sound = stored == _digest(fingerprint, query_id, identities, body)
         if sound and set(json.loads(identities)) <= self._charged(query_id):
             return Answer(body, seen)
-        with suppress(sqlite3.Error), self._session() as connection:
+        with suppress(*self._lost), self._session(Kind.NOTE) as connection:
             _forget(connection, fingerprint)
         return None
 
@@ -184,20 +194,20 @@ class Answers:
             "size": len(body),
             "digest": _digest(fingerprint, query_id, read, body),
         }
-        with suppress(sqlite3.Error), self._session() as connection:
+        with suppress(*self._lost), self._session(Kind.NOTE) as connection:
             if connection.execute(_ADD, row).rowcount == 1:
                 connection.execute(_ADD_SEEN, {"fingerprint": fingerprint, "analyst": analyst})
-                _make_room(connection)
+                self._make_room(connection)
 
     def saw(self, fingerprints: Iterable[str], analyst: str) -> None:
         """Note that an analyst was charged for these answers, or drew them."""
-        with suppress(sqlite3.Error), self._session() as connection:
+        with suppress(*self._lost), self._session(Kind.NOTE) as connection:
             for fingerprint in fingerprints:
                 connection.execute(_ADD_SEEN, {"fingerprint": fingerprint, "analyst": analyst})
 
     def versions(self, identities: Iterable[str]) -> dict[str, Version] | None:
         """Return the versions of tables' data, or None where the store can't be read now."""
-        with suppress(sqlite3.Error, ValueError), self._session() as connection:
+        with suppress(*self._lost, ValueError), self._session(Kind.READ) as connection:
             return {identity: _version(connection, identity) for identity in identities}
         return None
 
@@ -213,7 +223,7 @@ class Answers:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             for identity in sorted(wanted):
                 connection.execute(_SET_VERSION, {"identity": identity, "time": now})
-            for fingerprint, read in connection.execute(_READ_BY).fetchall():
+            for fingerprint, read in list(connection.execute(_READ_BY)):
                 if not wanted.isdisjoint(_identities(read, wanted)):
                     _forget(connection, fingerprint)
             return {identity: _version(connection, identity) for identity in sorted(wanted)}
@@ -232,7 +242,7 @@ class Answers:
 
     def size(self) -> tuple[int, int]:
         """Return how many answers are kept, and their bytes."""
-        with suppress(sqlite3.Error), self._session() as connection:
+        with suppress(*self._lost), self._session(Kind.READ) as connection:
             count, total = connection.execute(_TOTALS).fetchone()
             return int(count), int(total)
         return 0, 0
@@ -250,9 +260,9 @@ class Answers:
             self._connection = None
 
     @contextmanager
-    def _or_raise(self) -> Iterator[sqlite3.Connection]:
+    def _or_raise(self) -> Iterator[Transaction]:
         try:
-            with self._session() as connection:
+            with self._session(Kind.WRITE) as connection:
                 yield connection
         except (sqlite3.Error, ValueError):
             raise LedgerError(
@@ -260,9 +270,22 @@ class Answers:
                 hint="give this user the right to write it, or remove the file",
             ) from None
 
+    def _touch(self, connection: Transaction, fingerprint: str) -> None:
+        """Note that an answer was used now."""
+        connection.execute(_TOUCH, {"fingerprint": fingerprint})
+
+    def _make_room(self, connection: Transaction) -> None:
+        """Forget the answers that were used longest ago until the others keep to the bounds."""
+        while True:
+            count, total = connection.execute(_TOTALS).fetchone()
+            if count <= MOST_ANSWERS and total <= MOST_BYTES:
+                return
+            (oldest,) = connection.execute(_OLDEST).fetchone()
+            _forget(connection, oldest)
+
     @contextmanager
-    def _session(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection for one transaction. Raises sqlite3.Error."""
+    def _session(self, kind: Kind) -> Iterator[Transaction]:  # noqa: ARG002  a file has one kind
+        """Give a connection for one transaction. Raises what is in `_lost`."""
         with self._lock:
             connection = self._opened()
             try:
@@ -301,11 +324,8 @@ class Answers:
 
 
 def store_beside(ledger: str | Path) -> Path | None:
-    """Return the file of a ledger's answers, None where they are in memory.
-
-    That is so where the ledger is in memory, and for one in PostgreSQL: each connection then keeps its own.
-    """
-    if str(ledger) == ":memory:" or is_url(ledger):
+    """Return the file of the answers of a ledger in a file, None where both are in memory."""
+    if str(ledger) == ":memory:":
         return None
     return Path(f"{Path(ledger).expanduser().resolve()}.answers")
 
@@ -388,9 +408,12 @@ def _as_text(stored: bytes) -> str:
     return stored.decode("utf-8", "replace")
 
 
-def _version(connection: sqlite3.Connection, identity: str) -> Version:
+def _version(connection: Transaction, identity: str) -> Version:
     found = connection.execute(_VERSION, {"identity": identity}).fetchone()
-    return _NEVER if found is None else Version(int(found[0]), str(found[1]))
+    if found is None:
+        return _NEVER
+    number, time = found
+    return Version(int(number), str(time))
 
 
 def _identities(stored: object, otherwise: set[str]) -> set[str]:
@@ -409,19 +432,9 @@ def _digest(fingerprint: str, query_id: object, identities: object, body: object
     return digest("answer", fingerprint, query_id, identities, content)
 
 
-def _forget(connection: sqlite3.Connection, fingerprint: str) -> None:
+def _forget(connection: Transaction, fingerprint: str) -> None:
     for statement in (_FORGET, _FORGET_SEEN):
         connection.execute(statement, {"fingerprint": fingerprint})
-
-
-def _make_room(connection: sqlite3.Connection) -> None:
-    """Forget the answers that were used longest ago until the others keep to the bounds."""
-    while True:
-        count, total = connection.execute(_TOTALS).fetchone()
-        if count <= MOST_ANSWERS and total <= MOST_BYTES:
-            return
-        (oldest,) = connection.execute(_OLDEST).fetchone()
-        _forget(connection, oldest)
 
 
 def _require_owner(by: str) -> None:

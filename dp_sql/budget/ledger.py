@@ -262,6 +262,11 @@ class Ledger:
         """
         return self._store.grant(role, analyst)
 
+    @property
+    def store(self) -> Store:
+        """The database that it lives in."""
+        return self._store
+
     def close(self) -> None:
         """Close the ledger; what it holds stays, unless it is in memory."""
         self._store.close()
