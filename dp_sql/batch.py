@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from dp_sql.dataclass import dataclass
@@ -36,6 +37,13 @@ class Batch:
     epsilon: Fraction
     delta: Fraction | None
     weights: tuple[Fraction, ...]
+
+    def distinct(self) -> Batch:
+        """Return the batch with each text once; the weights of equal ones are added up."""
+        weights: dict[str, Fraction] = {}
+        for query, weight in zip(self.queries, self.weights, strict=True):
+            weights[query] = weights.get(query, Fraction(0)) + weight
+        return replace(self, queries=tuple(weights), weights=tuple(weights.values()))
 
     def even(self) -> tuple[Spending, ...]:
         """Return equal parts: what the statements are prepared with first."""
@@ -77,8 +85,10 @@ class Batch:
                         hint="weights nearer to each other, or a larger epsilon",
                     )
             delta = self.delta
-            if delta is not None:
-                delta = _down(delta / spenders, _DELTA_UNIT) if _spends_delta(one) else Fraction(0)
+            if delta is not None and _spends_delta(one):
+                delta = _down(delta / spenders, _DELTA_UNIT)
+            elif delta is not None:  # with the even epsilon it is prepared, and spent none
+                delta = even.delta if epsilon == even.epsilon else Fraction(0)
             found.append(Spending(epsilon, delta))
         return tuple(found)
 

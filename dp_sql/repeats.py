@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from dp_sql.budget.answers import Answers, Version
 from dp_sql.budget.record import OWNER, Charge, Receipt
-from dp_sql.charges import Records, charges_beside, records_of
+from dp_sql.charges import Records, charges_beside, records_of, with_learned
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
 from dp_sql.executor.engine import Engine
@@ -60,6 +60,21 @@ class Known:
     course: Course
     keys: Mapping[str, str]
     unseen: tuple[str, ...]
+
+    @property
+    def drawn(self) -> Prepared:
+        """The releases that are to be drawn, with their costs and their steps alone."""
+        return self._of(self.prepared, set(self.free))
+
+    @property
+    def shown(self) -> Prepared:
+        """The releases that count in `learned`, with their costs and their steps alone."""
+        unseen = {name for name, key in self.keys.items() if key in self.unseen}
+        return self._of(self.learned, set(self.free) - unseen)
+
+    def _of(self, owing: Prepared, without: set[str]) -> Prepared:
+        steps = tuple(s for s in owing.steps if s.plan.release.name not in without)
+        return replace(owing, steps=steps)
 
 
 class Draws:
@@ -154,6 +169,15 @@ class Repeats:
     def record(self, text: str, charges: Mapping[str, Charge]) -> Records:
         """Return what the ledger is to note of statements that are charged as one, by table."""
         return records_of([(text, charges)], self._identities, self._analyst)
+
+    def with_learned(
+        self, owed: Mapping[str, Charge], learned: Mapping[str, Charge]
+    ) -> dict[str, Charge]:
+        """Return charges by table, with what counts against the analyst's part where that is more."""
+        if self._analyst == OWNER:
+            return dict(owed)
+        tables = self._catalog.tables
+        return {t: with_learned(one, learned.get(t), tables[t].budget) for t, one in owed.items()}
 
     def learned(self, known: Known) -> dict[str, Cost]:
         """Return what counts against the analyst's own parts, by table, where it isn't the cost."""

@@ -20,7 +20,6 @@ from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.mechanisms.release import Released
 from dp_sql.plan.expression import IntervalValue
 
-
 _MOST_BYTES = 32 * 2**20
 """What is written of a release at most: a longer text, which little may unpack to, is no release."""
 
@@ -77,7 +76,9 @@ def _fits(released: Released) -> bool:
     )
     numbers = [*chain(*released.vectors, *released.chosen), *(d.values for d in released.distinct)]
     shape = (len(released.keys),)
-    return all(len(some) == len(of) for some, of in pairs) and all(n.shape == shape for n in numbers)
+    return all(len(some) == len(of) for some, of in pairs) and all(
+        n.shape == shape for n in numbers
+    )
 
 
 def _numbers(values: NDArray[Any]) -> list[object]:

@@ -78,7 +78,9 @@ def test_what_one_analyst_paid_another_is_shown_for_free(
     dp_sql.connect(path).close()
     urls = {}
     for name, role in zip(("ada", "grace"), roles, strict=True):
-        assert f"GRANT INSERT ON answers, seen TO" in run("ledger", "grant", str(path), role, "--analyst", name)
+        assert "GRANT INSERT ON answers, seen TO" in run(
+            "ledger", "grant", str(path), role, "--analyst", name
+        )
         urls[name] = url_of(cluster, database, role)
     with dp_sql.connect(path, ledger=urls["grace"], analyst="grace") as connection:
         first = connection.sql(COUNT, epsilon="0.5").fetchall()
@@ -117,7 +119,9 @@ def test_a_role_finds_what_others_paid_and_not_who(ada: Ledger, owner: Ledger) -
             for row in transaction.execute(f"SELECT * FROM {table}")
         ]
         assert len(everything) == 5
-    assert not [row for row in everything if "'grace'" in row or "SELECT" in row and "of-ada" not in row]
+    assert not [
+        row for row in everything if "'grace'" in row or ("SELECT" in row and "of-ada" not in row)
+    ]
 
 
 FORGED = [
@@ -135,7 +139,10 @@ FORGED = [
     "UPDATE versions SET version = 7",
     "UPDATE answers_layout SET version = 7",
     "SELECT nextval('answer_uses')",
-    "CREATE OR REPLACE FUNCTION charged_to(query TEXT) RETURNS TABLE (identity TEXT) LANGUAGE sql AS 'SELECT 1'",
+    (
+        "CREATE OR REPLACE FUNCTION charged_to(query TEXT) RETURNS TABLE (identity TEXT) LANGUAGE sql "
+        "AS 'SELECT 1'"
+    ),
     "DROP TRIGGER make_room ON answers",
 ]
 
@@ -188,7 +195,12 @@ def test_what_was_used_longest_ago_makes_room(ada: Ledger, owner: Ledger) -> Non
 
 
 def test_a_ledger_from_before_it_had_answers_gets_them_from_its_owner(
-    ada: Ledger, owner: Ledger, postgres: str, roles: tuple[str, str], cluster: Cluster, database: str
+    ada: Ledger,
+    owner: Ledger,
+    postgres: str,
+    roles: tuple[str, str],
+    cluster: Cluster,
+    database: str,
 ) -> None:
     keep(owner, "f", "of-grace", "grace")
     for table in ("answers_layout", "seen", "answers", "versions"):

@@ -41,9 +41,7 @@ def small(*values: int) -> np.ndarray[Any, Any]:
 def of(parts: list[Released]) -> list[Measurement]:
     """Return measurements with as many noises, choosers and counters as releases have numbers of them."""
     made: Any = Measurement
-    return [
-        made(tuple(p.vectors), None, FREE, tuple(p.chosen), tuple(p.distinct)) for p in parts
-    ]
+    return [made(tuple(p.vectors), None, FREE, tuple(p.chosen), tuple(p.distinct)) for p in parts]
 
 
 def shown(parts: list[Released]) -> str:
@@ -91,7 +89,8 @@ def test_what_is_released_comes_back_to_the_last_bit(parts: list[Released]) -> N
         zlib.compress(b'[{"keys":[[["path","x"]]],"vectors":[],"chosen":[],"distinct":[]}]'),
         zlib.compress(b'[{"keys":[[["decimal","x"]]],"vectors":[],"chosen":[],"distinct":[]}]'),
         zlib.compress(b'[{"keys":[],"vectors":[[["float64",[1]]]],"chosen":[],"distinct":[]}]'),
-        zlib.compress(b"[" * 100_000), zlib.compress(b" " * 2**25 + b'[{"keys":[],"vectors":[],"chosen":[],"distinct":[]}]'),
+        zlib.compress(b"[" * 100_000),
+        zlib.compress(b" " * 2**25 + b'[{"keys":[],"vectors":[],"chosen":[],"distinct":[]}]'),
         to_bytes([Released([], [[]], NOTHING)]), to_bytes([Released([], [], NOTHING, [[]])]),
     ],
 )  # fmt: skip
@@ -100,7 +99,9 @@ def test_other_bytes_are_no_release(stored: bytes) -> None:
         from_bytes(stored, [NOTHING])
 
 
-@pytest.mark.parametrize("numbers", [big(1), big(1, 2, 3), big(1, 2).reshape(1, 2), big(), big(1).reshape(())])
+@pytest.mark.parametrize(
+    "numbers", [big(1), big(1, 2, 3), big(1, 2).reshape(1, 2), big(), big(1).reshape(())]
+)
 def test_numbers_of_other_groups_are_no_release(numbers: np.ndarray[Any, Any]) -> None:
     keys: list[tuple[object, ...]] = [("a",), ("b",)]
     for part in (
