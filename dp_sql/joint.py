@@ -130,10 +130,11 @@ def jointly(
     account can't be charged for all as for one.
 
     Claim:   all answers together are (epsilon, delta)-DP for every table, and each table is charged a
-             guarantee of all that its statements tell: their events, and an (epsilon, delta) of these.
+             guarantee of all that its statements tell anew: the events of what is drawn, and an
+             (epsilon, delta) of these.
     Why:     `joint_epsilon` of all events is at most the epsilon that is asked; noise is made for one
              candidate after the other, before a row is read, so events depend on no answer. A
-             table's statements are some of the batch. Its charge is one entry, never shares of one:
+             table's releases that are drawn are some of these. Its charge is one entry, never shares of one:
              whatever an accountant takes, events or a statement's epsilon and delta, it takes of a cost
              that is true as a whole. Accountants that sum pure epsilons alone would take more than is
              asked, and blocks that only some statements name would be charged for others: such

@@ -4,11 +4,12 @@ Claim:   every release that is shown was charged: it is in the store of answers 
          why that is enough), or was drawn for a statement that is paid together with this one, or is
          drawn now and was reserved.
 Why:     `known` looks before the charge, takes the answers into its hands then, and leaves the cost of
-         everything else in `prepared.costs`, which is what is reserved. After that `run` shows what
-         is in its hands, and draws what isn't: it raises where a release counted as free would have
-         to be drawn. Whether an answer is found depends on what was asked before, on released values
-         and on public data, never on a protected row.
-Assumes: the caller reserves `prepared.costs` between the two.
+         everything else in `prepared.costs`, and everything else itself in `drawn`. That is what is
+         reserved. After that `run` shows what is in its hands, and draws what isn't: it raises where a
+         release counted as free would have to be drawn. Whether an answer is found depends on what was
+         asked before, on released values and on public data, never on a protected row.
+Assumes: between the two the caller reserves the costs of each statement, or for all statements that are
+         paid together one guarantee of all that is in their `drawn` (`joint`).
 Source:  [Dwork2006]
 """
 
