@@ -223,9 +223,7 @@ class Answers:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             for identity in sorted(wanted):
                 connection.execute(_SET_VERSION, {"identity": identity, "time": now})
-            for fingerprint, read in list(connection.execute(_READ_BY)):
-                if not wanted.isdisjoint(_identities(read, wanted)):
-                    _forget(connection, fingerprint)
+            self._forget_of(connection, wanted)
             return {identity: _version(connection, identity) for identity in sorted(wanted)}
 
     def clear(self, by: str) -> int:
@@ -269,6 +267,12 @@ class Answers:
                 f"The store of answers {self._path} can't be written.",
                 hint="give this user the right to write it, or remove the file",
             ) from None
+
+    def _forget_of(self, connection: Transaction, tables: set[str]) -> None:
+        """Forget every answer that reads one of these tables, by identity."""
+        for fingerprint, read in list(connection.execute(_READ_BY)):
+            if not tables.isdisjoint(_identities(read, tables)):
+                _forget(connection, fingerprint)
 
     def _touch(self, connection: Transaction, fingerprint: str) -> None:
         """Note that an answer was used now."""

@@ -47,6 +47,10 @@ class PostgresAnswers(Answers):
                 identity for (identity,) in connection.execute(asked, {"query_id": query_id})
             )
 
+    def _forget_of(self, connection: Transaction, tables: set[str]) -> None:
+        forget = "DELETE FROM answers WHERE CAST(identities AS jsonb) ?| CAST(:tables AS text[])"
+        connection.execute(forget, {"tables": sorted(tables)})
+
     def _touch(self, connection: Transaction, fingerprint: str) -> None:
         connection.execute("SELECT use_answer(:fingerprint)", {"fingerprint": fingerprint})
 

@@ -44,7 +44,7 @@ def _first() -> Iterator[str]:
         f"body BYTEA NOT NULL CHECK (octet_length(body) <= {MOST_BYTES_OF_ONE}), "
         f"size BIGINT NOT NULL, used BIGINT NOT NULL, digest {_TEXT} CHECK (length(digest) <= 64))"
     )
-    yield "CREATE INDEX answers_by_use ON answers (used DESC) INCLUDE (size, fingerprint)"
+    yield "CREATE INDEX answers_by_use ON answers (used) INCLUDE (size, fingerprint)"
     yield (
         f"CREATE TABLE seen (fingerprint {_TEXT} REFERENCES answers ON DELETE CASCADE, "
         f"analyst {_TEXT}, PRIMARY KEY (fingerprint, analyst))"
@@ -67,11 +67,13 @@ def _first() -> Iterator[str]:
         "NEW.size := octet_length(NEW.body); NEW.used := nextval('answer_uses'); RETURN NEW; END $$"
     )
     yield (
-        f"CREATE FUNCTION make_room() RETURNS trigger LANGUAGE plpgsql {_RIGHTS} AS $$ BEGIN "
-        "DELETE FROM answers WHERE fingerprint IN (SELECT fingerprint FROM (SELECT fingerprint, "
-        "row_number() OVER later AS count, sum(size) OVER later AS bytes FROM answers "
-        "WINDOW later AS (ORDER BY used DESC)) AS counted "
-        f"WHERE count > {MOST_ANSWERS} OR bytes > {MOST_BYTES}); RETURN NULL; END $$"
+        f"CREATE FUNCTION make_room() RETURNS trigger LANGUAGE plpgsql {_RIGHTS} AS $$ "
+        "DECLARE left_ BIGINT; bytes_ BIGINT; gone BIGINT; BEGIN "
+        "SELECT count(*), COALESCE(sum(size), 0) INTO left_, bytes_ FROM answers; "
+        f"WHILE left_ > {MOST_ANSWERS} OR bytes_ > {MOST_BYTES} LOOP "
+        "DELETE FROM answers WHERE fingerprint = "
+        "(SELECT fingerprint FROM answers ORDER BY used LIMIT 1) RETURNING size INTO STRICT gone; "
+        "left_ := left_ - 1; bytes_ := bytes_ - gone; END LOOP; RETURN NULL; END $$"
     )
     yield (
         "CREATE TRIGGER only_paid BEFORE INSERT ON answers FOR EACH ROW EXECUTE FUNCTION only_paid()"
