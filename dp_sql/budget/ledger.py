@@ -35,6 +35,7 @@ from dp_sql.budget.charges import charged
 from dp_sql.budget.debit import Debit, Owed, append, charge_table, registered, with_people
 from dp_sql.budget.left import Refused, refusal_of_all
 from dp_sql.budget.lines import Blocks
+from dp_sql.budget.moved import account_of
 from dp_sql.budget.raising import ANEW, budget_words, check_raise, lowered
 from dp_sql.budget.record import (
     OWNER,
@@ -217,6 +218,14 @@ class Ledger:
         """Return all registered tables, by name."""
         with self._store.transaction(write=False) as connection:
             return rows.registrations(connection)
+
+    def account_of(self, identity: str, name: str) -> str:
+        """Return the identity under which a table's data are known, also where they were moved.
+
+        Raises LedgerError where that can't be told; see `moved`.
+        """
+        known = [(table.identity, table.name) for table in self.registrations()]
+        return account_of(identity, name, known)
 
     def raises(self) -> list[Raise]:
         """Return every raise, oldest first."""
