@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from dp_sql.dataclass import dataclass
@@ -12,6 +13,7 @@ from dp_sql.mechanisms.noise import NoiseKind
 from dp_sql.privacy.amount import Amount, exact, parse_delta, parse_epsilon
 from dp_sql.stages import Prepared, Step
 
+_SAMPLE = "sample_rate"  # how a statement asks for a sample by itself
 _UNIT = 10**12  # of epsilon: what a ledger keeps
 _DELTA_UNIT = 10**24
 
@@ -36,6 +38,18 @@ class Batch:
     epsilon: Fraction
     delta: Fraction | None
     weights: tuple[Fraction, ...]
+
+    def distinct(self) -> Batch:
+        """Return the batch with each text once; the weights of equal ones are added up.
+
+        A text that may read a sample of the units keeps its place: each such statement has its own.
+        """
+        if any(_SAMPLE in query.lower() for query in self.queries):
+            return self
+        weights: dict[str, Fraction] = {}
+        for query, weight in zip(self.queries, self.weights, strict=True):
+            weights[query] = weights.get(query, Fraction(0)) + weight
+        return replace(self, queries=tuple(weights), weights=tuple(weights.values()))
 
     def even(self) -> tuple[Spending, ...]:
         """Return equal parts: what the statements are prepared with first."""
@@ -77,8 +91,10 @@ class Batch:
                         hint="weights nearer to each other, or a larger epsilon",
                     )
             delta = self.delta
-            if delta is not None:
-                delta = _down(delta / spenders, _DELTA_UNIT) if _spends_delta(one) else Fraction(0)
+            if delta is not None and _spends_delta(one):
+                delta = _down(delta / spenders, _DELTA_UNIT)
+            elif delta is not None:  # with the even epsilon it is prepared, and spent none
+                delta = even.delta if epsilon == even.epsilon else Fraction(0)
             found.append(Spending(epsilon, delta))
         return tuple(found)
 

@@ -9,7 +9,7 @@ from dp_sql.budget.record import Charge, StatementRecord
 from dp_sql.errors import BudgetExceededError
 from dp_sql.privacy.blocks import spanned
 from dp_sql.privacy.cost import FREE
-from dp_sql.schema.catalog import Catalog
+from dp_sql.schema.catalog import BudgetSpec, Catalog
 from dp_sql.stages import Prepared
 
 Records = list[tuple[StatementRecord, dict[str, Charge]]]
@@ -67,11 +67,17 @@ def charges_beside(
     found = {}
     for table, whole in charges_of(listed, catalog).items():
         charge = found[table] = drawn.get(table, Charge(FREE, whole.blocks))
-        more, budget = seen.get(table), catalog.tables[table].budget
-        apart = capped and budget is not None and budget.cap is not None
-        if apart and more is not None and more.cost != charge.cost:
-            found[table] = Charge(charge.cost, more.blocks, more.cost)
+        if capped:
+            found[table] = with_learned(charge, seen.get(table), catalog.tables[table].budget)
     return found
+
+
+def with_learned(charge: Charge, more: Charge | None, budget: BudgetSpec | None) -> Charge:
+    """Return what an analyst's statement owes a table whose answers are `more` to him or her."""
+    apart = budget is not None and budget.cap is not None
+    if apart and more is not None and more.cost != charge.cost:
+        return Charge(charge.cost, more.blocks, more.cost)
+    return charge
 
 
 def times(prepared: Prepared, catalog: Catalog, table: str) -> int:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -31,15 +32,16 @@ from dp_sql.errors import (
 from dp_sql.executor import spawn
 from dp_sql.executor.duckdb_engine import DuckDBEngine
 from dp_sql.explain import explanation
-from dp_sql.joint import JOINT, Way, ways
+from dp_sql.joint import JOINT, Way, in_order, ways
 from dp_sql.mechanisms.sampler import sampler_named
 from dp_sql.pace import Pace
 from dp_sql.parser.advice import with_example
 from dp_sql.parser.setting import Setting, read_setting
 from dp_sql.parser.statement import parse
 from dp_sql.parser.text import explained_by
-from dp_sql.payment import answering, reserve
+from dp_sql.payment import answering, register, reserve
 from dp_sql.places import analyst_named, ledger_place
+from dp_sql.plan.accuracy import Accuracy
 from dp_sql.plan.release import Release
 from dp_sql.postprocess import Answer, PostProcessor, new_database
 from dp_sql.privacy.amount import Amount
@@ -95,7 +97,7 @@ class Connection:
             self._ledger = open_ledger(place)
             self._answers = open_answers(place, self._ledger)
             try:
-                self._identities = self._register()
+                self._identities = register(self._ledger, self._catalog, self._engine)
             except BaseException:
                 self._ledger.close()
                 raise
@@ -103,18 +105,8 @@ class Connection:
             self._engine.close()
             raise
         parts = (self._catalog, self._engine, self._post, self._sampler, self._identities)
+        self._reuse = reuse
         self._repeats = Repeats(self._answers if reuse else None, *parts, self._analyst)
-
-    def _register(self) -> dict[str, str]:
-        identities, unit, people = {}, self._catalog.unit, None
-        if self._catalog.people is not None:
-            people = unit.name
-            self._ledger.register_people(people, unit, self._catalog.people)
-        for name, spec in self._catalog.tables.items():
-            if spec.budget is not None:
-                identities[name] = self._engine.identity(name)
-                self._ledger.register(identities[name], spec.name, unit, spec.budget, people)
-        return identities
 
     def sql(
         self,
@@ -181,33 +173,30 @@ class Connection:
         (`Result.cost` tells them). Where noise for all together is less, each result has the cost of
         the whole batch, and a note. Without delta it is the session's or the schema's, in parts each.
         sample_rate: each release of each statement reads a fresh sample of the units, as with `sql`.
+        A text that stands twice is answered once, unless the connection doesn't reuse answers.
         All are charged in one transaction, or none is. Raises what `sql` raises; where one of them
         fails after that, all stay charged and none is returned.
         """
         self._open()
         began = self._pace.now()
-        asked = read_batch(queries, epsilon, delta, weights)
+        given = read_batch(queries, epsilon, delta, weights)
+        asked = given.distinct() if self._reuse and sample_rate is None else given
         refused: BudgetExceededError | None = None
         for way in self._ways(asked, sample_rate):
-            draws = Draws()
-            known = way.known(self._repeats, draws)
-            records = way.records(asked, known, self._repeats)
+            draws, known, records = way.asked(asked, self._repeats)
             try:
                 receipts = reserve(self._ledger, records, known, self._catalog)
             except BudgetExceededError as error:
                 refused = error
                 continue
-            return self._answers_of(known, receipts, draws, began, way.costs(known))
+            results = self._answers_of(known, receipts, draws, began, way.costs(known))
+            return in_order(given, asked, results)
         if refused is None:
             raise InternalError("a batch has a way to be answered")
 
         def fits(smaller: Fraction) -> bool:
-            for way in self._ways(replace(asked, epsilon=smaller), sample_rate):
-                draws = Draws()
-                known = way.known(self._repeats, draws)
-                if self._ledger.has_room(way.records(asked, known, self._repeats)):
-                    return True
-            return False
+            ways = self._ways(replace(asked, epsilon=smaller), sample_rate)
+            return any(self._ledger.has_room(way.asked(asked, self._repeats)[2]) for way in ways)
 
         raise advised(refused, way.prepared, fits, 8 * len(asked.queries))
 
@@ -216,10 +205,14 @@ class Connection:
         defaults, session = self._catalog.defaults, self._session
         delta = next((d for d in (asked.delta, session.delta, defaults.delta) if d is not None), 0)
 
+        @cache
+        def parsed(query: str) -> stages.Parsed:
+            return self._parse(query, sample_rate)
+
         def prepare(query: str, spent: Spending) -> stages.Prepared:
             with self._shown(query, spent.delta):
                 amounts = spent.epsilon, spent.delta, None, None, sample_rate
-                return self._prepare(query, *amounts, gaussian=spent.gaussian)
+                return self._prepare(query, *amounts, gaussian=spent.gaussian, parsed=parsed(query))
 
         return ways(asked, Fraction(delta), prepare, self._catalog)
 
@@ -407,16 +400,22 @@ class Connection:
         sample_rate: Amount | None,
         *,
         gaussian: bool = False,
+        parsed: stages.Parsed | None = None,
     ) -> stages.Prepared:
         defaults = self._catalog.defaults
         call = read_amounts(epsilon, delta, defaults)
         asked = read_asked(within, confidence, epsilon)
-        plan = sampled(parse(query, self._catalog, self._describe), sample_rate, asked)
-        public = stages.StagedFacts(plan, self._engine, self._post)
+        plan, public = parsed or self._parse(query, sample_rate, asked)
         plan, call = accurate(plan, asked, call, self._session, self._catalog, public)
         shared = parts(plan, call, self._session, defaults)
         spent = tuple(replace(part, gaussian=gaussian) for part in shared)
-        return stages.prepare(plan, self._catalog, self._engine, public, self._post, spent)
+        return stages.prepare(plan, self._catalog, self._engine, public, spent)
+
+    def _parse(
+        self, query: str, sample_rate: Amount | None, asked: Accuracy | None = None
+    ) -> stages.Parsed:
+        plan = sampled(parse(query, self._catalog, self._describe), sample_rate, asked)
+        return plan, stages.StagedFacts(plan, self._engine, self._post)
 
     def _describe(
         self, sql: str, public_tables: tuple[str, ...], releases: Sequence[Release]

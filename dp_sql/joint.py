@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from fractions import Fraction
 from functools import reduce
 
@@ -16,9 +17,10 @@ from dp_sql.mechanisms.measurement import coordinates
 from dp_sql.mechanisms.noise import NoiseKind
 from dp_sql.mechanisms.together import joint_epsilon
 from dp_sql.privacy.concentrated import zcdp
-from dp_sql.privacy.cost import Cost
+from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.privacy.event import selection_delta
 from dp_sql.repeats import Draws, Known, Repeats
+from dp_sql.result import Result
 from dp_sql.schema.catalog import AccountantKind, Catalog
 from dp_sql.stages import Prepared
 
@@ -40,36 +42,63 @@ Prepare = Callable[[str, Spending], Prepared]
 class Way:
     """One way to answer a batch.
 
-    charges: what all statements together owe each table, by its lower-cased name, where their noise is
-    joint; None where each owes its own. text: what the ledger notes then.
+    charge: where noise is joint, what some of the statements, or of their releases, owe each table, by
+    its lower-cased name; None where each statement owes its own. text: what the ledger notes then.
     """
 
     prepared: tuple[Prepared, ...]
-    charges: Mapping[str, Charge] | None = None
+    charge: Callable[[Sequence[Prepared]], Mapping[str, Charge]] | None = None
     text: str = ""
 
     def costs(self, known: Sequence[Known]) -> list[Mapping[str, Cost] | None]:
         """Return what each statement's answer says that it cost with all others, None for what it owes."""
-        charges = self._paid(known)
-        if charges is None:
+        if self.charge is None:
             return [None for _ in known]
-        return [{t: charges[t].cost for t in one.listed.costs} for one in known]
+        charges = self.charge([one.drawn for one in known])
+        return [{t: charges[t].cost for t in one.prepared.costs} for one in known]
 
-    def known(self, repeats: Repeats, draws: Draws) -> list[Known]:
-        """Return the statements with what was released before; joint noise is drawn in full."""
-        joint = self.charges is not None
-        return [repeats.known(one, draws, joint=joint) for one in self.prepared]
+    def asked(self, asked: Batch, repeats: Repeats) -> tuple[Draws, list[Known], Records]:
+        """Return the statements with what was released before, and what the ledger is to note of them.
 
-    def records(self, asked: Batch, known: Sequence[Known], repeats: Repeats) -> Records:
-        """Return what the ledger is to note. known: the statements, with what was released before."""
-        charges = self._paid(known)
-        if charges is None:
-            return repeats.records(asked.queries, known)
-        return repeats.record(self.text, charges)
+        Claim:   what is released now is charged, and what the analyst is shown for the first time counts
+                 against his or her part; what was released before costs nothing.
+        Why:     releases that are drawn now are some of those whose noise was found to be private
+                 together, with the same noise, so what holds of all holds of these (`charge`).
+        Assumes: `Repeats.run` draws those alone.
+        Source:  [Dwork2006b]
+        """
+        draws = Draws()
+        joint = self.charge is not None
+        known = [repeats.known(one, draws, joint=joint) for one in self.prepared]
+        if self.charge is None or not any(one.learned.costs for one in known):
+            return draws, known, repeats.records(asked.queries, known)
+        drawn = self.charge([one.drawn for one in known])
+        shown = self.charge([one.shown for one in known])
+        owed = {t: drawn.get(t, Charge(FREE)) for one in known for t in one.listed.costs}
+        records = repeats.record(self.text, repeats.with_learned(owed, shown))
+        return draws, known, records
 
-    def _paid(self, known: Sequence[Known]) -> Mapping[str, Charge] | None:
-        """Return the charge of all of it; None where all was released before, and is free."""
-        return self.charges if any(one.prepared.costs for one in known) else None
+
+def in_order(given: Batch, asked: Batch, results: Sequence[Result]) -> list[Result]:
+    """Return the results of a batch: of statements that were answered once, the others as repeats.
+
+    asked: `given`, or that of its distinct statements, whose results are in its order.
+    """
+    if len(given.queries) == len(asked.queries):
+        return list(results)
+    found, shown = dict(zip(asked.queries, results, strict=True)), set[str]()
+    answers = []
+    for query in given.queries:
+        answers.append(_again(found[query]) if query in shown else found[query])
+        shown.add(query)
+    return answers
+
+
+def _again(result: Result) -> Result:
+    again = copy(result)
+    again.cost, again.repeated = {}, True
+    again.notes = tuple(note for note in result.notes if note != JOINT)
+    return again
 
 
 def ways(asked: Batch, delta: Fraction, prepare: Prepare, catalog: Catalog) -> Iterator[Way]:
@@ -126,10 +155,11 @@ def jointly(
     account can't be charged for all as for one.
 
     Claim:   all answers together are (epsilon, delta)-DP for every table, and each table is charged a
-             guarantee of all that its statements tell: their events, and an (epsilon, delta) of these.
+             guarantee of all that its statements tell anew: the events of what is drawn, and an
+             (epsilon, delta) of these.
     Why:     `joint_epsilon` of all events is at most the epsilon that is asked; noise is made for one
              candidate after the other, before a row is read, so events depend on no answer. A
-             table's statements are some of the batch. Its charge is one entry, never shares of one:
+             table's releases that are drawn are some of these. Its charge is one entry, never shares of one:
              whatever an accountant takes, events or a statement's epsilon and delta, it takes of a cost
              that is true as a whole. Accountants that sum pure epsilons alone would take more than is
              asked, and blocks that only some statements name would be charged for others: such
@@ -145,9 +175,12 @@ def jointly(
         return None
     if found is None or _error(asked, found) > _WORTH * _error(asked, plain):
         return None
-    charges = dict(_charges(found, asked.epsilon, delta, catalog))
     owing = [query for query, one in zip(asked.queries, found, strict=True) if one.costs]
-    return Way(tuple(found), charges, ";\n".join(owing))
+
+    def charge(some: Sequence[Prepared]) -> dict[str, Charge]:
+        return dict(_charges(some, asked.epsilon, delta, catalog))
+
+    return Way(tuple(found), charge, ";\n".join(owing))
 
 
 def _chargeable(plain: Sequence[Prepared], catalog: Catalog) -> bool:
@@ -273,7 +306,7 @@ def _rho(prepared: Prepared) -> float:
 def _charges(
     prepared: Sequence[Prepared], epsilon: Fraction, delta: Fraction, catalog: Catalog
 ) -> Iterator[tuple[str, Charge]]:
-    """Yield what statements with this guarantee owe each table."""
+    """Yield what statements that have this guarantee, with others or alone, owe each table."""
     for table in sorted({table for one in prepared for table in one.costs}):
         own = [one for one in prepared if table in one.costs]
         costs = [charges_of(one, catalog)[table].cost for one in own]

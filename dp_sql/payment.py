@@ -9,8 +9,25 @@ from dp_sql.budget.ledger import Ledger
 from dp_sql.budget.record import Receipt, Status
 from dp_sql.charges import Records, with_times
 from dp_sql.errors import BudgetExceededError
+from dp_sql.executor.engine import Engine
 from dp_sql.repeats import Known
 from dp_sql.schema.catalog import Catalog
+
+
+def register(ledger: Ledger, catalog: Catalog, engine: Engine) -> dict[str, str]:
+    """Make the protected tables of a schema known to a ledger; return their identities by name.
+
+    Raises LedgerError as `Ledger.register` does, EngineError for a table without data.
+    """
+    identities, unit, people = {}, catalog.unit, None
+    if catalog.people is not None:
+        people = unit.name
+        ledger.register_people(people, unit, catalog.people)
+    for name, spec in catalog.tables.items():
+        if spec.budget is not None:
+            identities[name] = ledger.account_of(engine.identity(name), spec.name)
+            ledger.register(identities[name], spec.name, unit, spec.budget, people)
+    return identities
 
 
 def reserve(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
 from dp_sql.budget import is_url
+from dp_sql.budget.moved import holds
 from dp_sql.budget.record import OWNER
 from dp_sql.errors import LedgerError, ParameterError
-from dp_sql.executor.sources import data_folder, database_file
+from dp_sql.executor.sources import Sources, data_folder, database_file
 from dp_sql.schema.catalog import Catalog
 
 
@@ -33,17 +36,29 @@ def ledger_place(
     ledger, database, data_dir: as `connect` gets them. The result is a file, ":memory:", or a URL. Beside
     a database it has the database's name, in a folder of files it is `dp_sql.ledger`: whatever a schema
     is called and wherever it lies, the data have one ledger. Raises LedgerError where one lies under
-    the name that it had before.
+    the name that it had before, or where these data are known to another that lies there.
     """
     if ledger is not None:
         return str(ledger) if is_url(ledger) or str(ledger) == ":memory:" else Path(ledger)
     if catalog.ledger is not None:
         return catalog.ledger if is_url(catalog.ledger) else catalog.path.parent / catalog.ledger
     url = database if database is not None else catalog.database
-    file = database_file(catalog, url)
+    file, folder = database_file(catalog, url), data_folder(catalog, url, data_dir)
+    protected = {name: spec for name, spec in catalog.tables.items() if spec.budget is not None}
+    files = {
+        name: Path(os.path.realpath(folder / spec.source))
+        for name, spec in protected.items()
+        if spec.source is not None
+    }
+    wanted = {Sources(file, files).identity(n, spec): spec.name for n, spec in protected.items()}
     if file is not None:
-        return file.with_name(f"{file.name}.ledger")
-    place = data_folder(catalog, url, data_dir) / "dp_sql.ledger"
+        place = file.with_name(f"{file.name}.ledger")
+        others = set() if place.exists() else set(file.parent.glob("*.ledger")) - {place}
+        _require_alone(place, others, wanted, gone=True)
+        return place
+    place = folder / "dp_sql.ledger"
+    others = {parent / place.name for path in files.values() for parent in path.parents} - {place}
+    _require_alone(place, others, wanted, gone=False)
     former = catalog.path.with_suffix(".ledger")
     if former.exists() and not place.exists():
         raise LedgerError(
@@ -51,3 +66,15 @@ def ledger_place(
             hint=f"move that file there, with its -wal, or write `ledger: {former.name}` in the schema",
         )
     return place
+
+
+def _require_alone(
+    place: Path, others: set[Path], wanted: Mapping[str, str], *, gone: bool
+) -> None:
+    """Raise LedgerError where one of some ledgers knows the data of a table; others as `holds` does."""
+    for other in sorted(others):
+        if other.is_file() and holds(other, wanted, gone=gone):
+            raise LedgerError(
+                f"The ledger {other} knows these data; {place} would be a second one.",
+                hint="name it by `ledger: …` in the schema; or move it there, with its -wal",
+            )

@@ -6,13 +6,15 @@ Claim:   every release that is shown was charged: it is in the store of answers 
          why that is enough), or was drawn for a statement that is paid together with this one, or is
          drawn now and was reserved, or is computed from one that is stored and one that is drawn now.
 Why:     `known` looks before the charge, takes the answers into its hands then, and leaves the cost of
-         everything else in `prepared.costs`, which is what is reserved: of a release that is topped up,
-         that of the measurement that it lacks. After that `run` shows what is in its hands, and draws
-         what isn't, with the noise that was priced: it raises where a release counted as free would have
-         to be drawn. Whether an answer is found depends on what was asked before, on released values
-         and on public data, never on a protected row. An analyst who wasn't told of what is topped up
-         has the whole release counted against his or her part (`mechanisms.topup.missing`).
-Assumes: the caller reserves `prepared.costs` between the two.
+         everything else in `prepared.costs`, and everything else itself in `drawn`. That is what is
+         reserved: of a release that is topped up, the cost of the measurement that it lacks. After that
+         `run` shows what is in its hands, and draws what isn't, with the noise that was priced: it
+         raises where a release counted as free would have to be drawn. Whether an answer is found
+         depends on what was asked before, on released values and on public data, never on a protected
+         row. An analyst who wasn't told of what is topped up has the whole release counted against his
+         or her part (`mechanisms.topup.missing`).
+Assumes: between the two the caller reserves the costs of each statement, or for all statements that are
+         paid together one guarantee of all that is in their `drawn` (`joint`), where nothing is topped up.
 Source:  [Dwork2006]
 """
 
@@ -25,7 +27,7 @@ from dataclasses import replace
 
 from dp_sql.budget.answers import Answers, Version
 from dp_sql.budget.record import OWNER, Charge, Receipt
-from dp_sql.charges import Records, charges_beside, records_of
+from dp_sql.charges import Records, charges_beside, records_of, with_learned
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
 from dp_sql.executor.engine import Engine
@@ -84,6 +86,21 @@ class Known:
         """In words, what was released before, by the name of each release that is free or topped up."""
         free = {name: f"free: {why}" for name, why in self.free.items()}
         return free | {name: str(top) for name, top in self.topped.items()}
+
+    @property
+    def drawn(self) -> Prepared:
+        """The releases that are to be drawn, with their costs and their steps alone."""
+        return self._of(self.prepared, set(self.free))
+
+    @property
+    def shown(self) -> Prepared:
+        """The releases that count in `learned`, with their costs and their steps alone."""
+        unseen = {name for name, key in self.keys.items() if key.whole in self.unseen}
+        return self._of(self.learned, set(self.free) - unseen)
+
+    def _of(self, owing: Prepared, without: set[str]) -> Prepared:
+        steps = tuple(s for s in owing.steps if s.plan.release.name not in without)
+        return replace(owing, steps=steps)
 
 
 class Draws:
@@ -191,6 +208,15 @@ class Repeats:
     def record(self, text: str, charges: Mapping[str, Charge]) -> Records:
         """Return what the ledger is to note of statements that are charged as one, by table."""
         return records_of([(text, charges)], self._identities, self._analyst)
+
+    def with_learned(
+        self, owed: Mapping[str, Charge], learned: Mapping[str, Charge]
+    ) -> dict[str, Charge]:
+        """Return charges by table, with what counts against the analyst's part where that is more."""
+        if self._analyst == OWNER:
+            return dict(owed)
+        tables = self._catalog.tables
+        return {t: with_learned(one, learned.get(t), tables[t].budget) for t, one in owed.items()}
 
     def learned(self, known: Known) -> dict[str, Cost]:
         """Return what counts against the analyst's own parts, by table, where it isn't the cost."""

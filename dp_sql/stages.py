@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -97,7 +99,7 @@ class StagedFacts:
     """What planning may ask of public tables, and of a statement's stages of public data alone."""
 
     def __init__(self, query: Query, engine: Engine, post: PostProcessor) -> None:
-        self._engine = engine
+        self._engine, self._post, self._query = engine, post, query
         self.tables = tuple(_staged(s, {}, post) for s in query.stages if not s.releases)
 
     def image(self, image: Image, limit: int) -> tuple[tuple[object, ...], ...] | None:
@@ -111,13 +113,22 @@ class StagedFacts:
         """Return how many rows of a public table may agree in `columns`, as `PublicFacts` says."""
         return self._engine.frequency(table, columns)
 
+    @cached_property
+    def columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names and types of the statement's columns. Raises QueryError, as DuckDB's binder does."""
+        tables = {release.name: declared(release) for release in self._query.releases}
+        return self._post.describe(self._query.residual, tables)
+
+
+Parsed: TypeAlias = tuple[Query, StagedFacts]
+"""A statement, and what planning may ask of it: nothing of both depends on what it may spend."""
+
 
 def prepare(
     query: Query,
     catalog: Catalog,
     engine: Engine,
     public: StagedFacts,
-    post: PostProcessor,
     parts: tuple[Part, ...],
 ) -> Prepared:
     """Return the statement with its noise and price. No protected row is read.
@@ -128,8 +139,7 @@ def prepare(
     for parsed, part in zip(query.releases, parts, strict=True):
         for plan, fact, measurement in measured(parsed, catalog, public, part):
             steps.append(Step(plan, fact, measurement, engine.statements(plan)))
-    tables = {release.name: declared(release) for release in query.releases}
-    columns, types = post.describe(query.residual, tables)
+    columns, types = public.columns
     owed = costs_of(query.releases, steps, catalog)
     return Prepared(query, tuple(steps), public.tables, columns, types, *owed)
 

@@ -79,7 +79,8 @@ def postgres(cluster: Cluster, database: str) -> Iterator[str]:
 @pytest.fixture
 def emptied(cluster: Cluster, database: str) -> str:
     """Return the URL of a database without a ledger, or with one that holds nothing: that is quick."""
-    tables = "scopes accounts cap_raises entries raises statements sums terms tables".split()
+    names = "seen answers versions scopes accounts cap_raises entries raises statements sums terms"
+    tables = [*names.split(), "tables"]
     cluster.run(
         "SET session_replication_role = replica",
         "DO $$ BEGIN IF to_regnamespace('dp_sql') IS NOT NULL THEN "

@@ -6,14 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from budget_cases import UNIT, budget
+from budget_cases import UNIT, budget, laplace
 
 import dp_sql.budget
 from dp_sql.budget import open_ledger
 from dp_sql.budget.ledger import Ledger
+from dp_sql.budget.record import StatementRecord
 from dp_sql.schema.catalog import AccountantKind, BudgetSpec
 
 ROOT = Path(dp_sql.budget.__file__).parent.parent.parent
@@ -26,6 +28,17 @@ def new_ledger(where: str | Path, spec: BudgetSpec = LARGE) -> Ledger:
     ledger = open_ledger(where)
     for identity in ("a", "b"):
         ledger.register(identity, identity, UNIT, spec)
+    return ledger
+
+
+def paid_for(where: str, paid: Mapping[str, Iterable[str]], analyst: str = "ada") -> Ledger:
+    """Return a ledger at `where` with statements, by query id, that cost the tables they are given with."""
+    ledger = open_ledger(where)
+    for identity in {identity for identities in paid.values() for identity in identities}:
+        ledger.register(identity, identity, UNIT, LARGE)
+    for query_id, identities in paid.items():
+        asked = StatementRecord(query_id, analyst, "SELECT 1")
+        ledger.reserve(asked, {identity: laplace("0.5") for identity in identities})
     return ledger
 
 

@@ -35,6 +35,10 @@ def open_ledger(where: str | Path) -> Ledger:
 
 def open_answers(where: str | Path, ledger: Ledger) -> Answers:
     """Return the store of answers beside the ledger at `where`; for one in memory it is in memory too."""
+    if is_url(where):
+        from dp_sql.budget.postgres_answers import PostgresAnswers  # noqa: PLC0415  likewise
+
+        return PostgresAnswers(ledger.store)
     from dp_sql.budget.answers import Answers, store_beside  # noqa: PLC0415  likewise
 
     return Answers(store_beside(where), ledger.charged)

@@ -15,8 +15,9 @@ An answer depends on a version of each table's data, which changes by `refresh` 
 followed the data would tell whether somebody came or went. Versions live here, since they mean nothing
 without the answers: where both are lost, no answer is found.
 
-The store is a file of its own beside the ledger. Nothing here is synced: a power cut may lose it, and a
-damaged file is replaced by an empty one.
+The store is a file of its own beside the ledger; for a ledger in PostgreSQL it is tables beside its own
+(`postgres_answers`). Nothing of the file is synced: a power cut may lose it, and a damaged one is
+replaced by an empty one.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from dp_sql.budget import is_url
 from dp_sql.budget.record import OWNER, digest
 from dp_sql.budget.sqlite import file_identity
+from dp_sql.budget.store import Kind, Transaction
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import LedgerError
 
@@ -84,9 +86,12 @@ _ROW = "SELECT fingerprint, query_id, identities, body, root, noise, digest FROM
 _FIND = f"{_ROW} WHERE fingerprint = :fingerprint"
 _FIND_ALIKE = f"{_ROW} WHERE root = :root AND root <> '' ORDER BY used DESC LIMIT {_ALIKE}"
 _HAS_SEEN = "SELECT 1 FROM seen WHERE fingerprint = :fingerprint AND analyst = :analyst"
-_TOUCH = (
-    "UPDATE answers SET used = (SELECT MAX(used) + 1 FROM answers) WHERE fingerprint = :fingerprint "
+_LONG_AGO = (
+    "SELECT 1 FROM answers WHERE fingerprint = :fingerprint "
     "AND used < (SELECT MAX(used) FROM answers) - :recent"
+)
+_TOUCH = (
+    "UPDATE answers SET used = (SELECT MAX(used) + 1 FROM answers) WHERE fingerprint = :fingerprint"
 )
 _ADD = (
     "INSERT INTO answers (fingerprint, query_id, identities, body, size, used, root, noise, digest) "
@@ -141,6 +146,9 @@ class Answers:
     Where the file can't be read or written nothing is found, nothing is kept, and nothing raises.
     """
 
+    _lost: tuple[type[Exception], ...] = (sqlite3.Error,)
+    """What a store raises that can't be read or written."""
+
     def __init__(self, path: Path | None, charged: Callable[[str], frozenset[str]]) -> None:
         """Use the store at `path`, made when something is kept; None is a new one in memory.
 
@@ -165,20 +173,26 @@ class Answers:
 
     def _paid(self, query: str, wanted: Mapping[str, object], analyst: str) -> list[Answer]:
         """Return the answers of some rows, and forget those that nobody paid for or that are damaged."""
-        rows, seen = [], {}
-        with suppress(sqlite3.Error), self._session() as connection:
-            rows = connection.execute(query, wanted).fetchall()
+        rows: list[tuple[Any, ...]] = []
+        seen, long_ago = dict[str, bool](), list[str]()
+        with suppress(*self._lost), self._session(Kind.READ) as connection:
+            rows = [tuple(row) for row in connection.execute(query, wanted)]
             for fingerprint, *_ in reversed(rows):
                 asked = {"fingerprint": fingerprint, "analyst": analyst, "recent": _RECENT}
                 seen[fingerprint] = connection.execute(_HAS_SEEN, asked).fetchone() is not None
-                connection.execute(_TOUCH, asked)
+                if connection.execute(_LONG_AGO, asked).fetchone() is not None:
+                    long_ago.append(fingerprint)
+        if long_ago:
+            with suppress(*self._lost), self._session(Kind.NOTE) as connection:
+                for fingerprint in long_ago:
+                    self._touch(connection, fingerprint)
         found = []
         for fingerprint, query_id, identities, body, root, noise, stored in rows:
             sound = stored == _digest(fingerprint, query_id, identities, body, root, noise)
             if sound and set(json.loads(identities)) <= self._charged(query_id):
-                found.append(Answer(body, seen[fingerprint], noise))
+                found.append(Answer(body, seen.get(fingerprint, False), noise))
                 continue
-            with suppress(sqlite3.Error), self._session() as connection:
+            with suppress(*self._lost), self._session(Kind.NOTE) as connection:
                 _forget(connection, fingerprint)
         return found
 
@@ -210,20 +224,20 @@ class Answers:
             "noise": noise,
             "digest": _digest(fingerprint, query_id, read, body, root, noise),
         }
-        with suppress(sqlite3.Error), self._session() as connection:
+        with suppress(*self._lost), self._session(Kind.NOTE) as connection:
             if connection.execute(_ADD, row).rowcount == 1:
                 connection.execute(_ADD_SEEN, {"fingerprint": fingerprint, "analyst": analyst})
-                _make_room(connection)
+                self._make_room(connection)
 
     def saw(self, fingerprints: Iterable[str], analyst: str) -> None:
         """Note that an analyst was charged for these answers, or drew them."""
-        with suppress(sqlite3.Error), self._session() as connection:
+        with suppress(*self._lost), self._session(Kind.NOTE) as connection:
             for fingerprint in fingerprints:
                 connection.execute(_ADD_SEEN, {"fingerprint": fingerprint, "analyst": analyst})
 
     def versions(self, identities: Iterable[str]) -> dict[str, Version] | None:
         """Return the versions of tables' data, or None where the store can't be read now."""
-        with suppress(sqlite3.Error, ValueError), self._session() as connection:
+        with suppress(*self._lost, ValueError), self._session(Kind.READ) as connection:
             return {identity: _version(connection, identity) for identity in identities}
         return None
 
@@ -239,9 +253,7 @@ class Answers:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             for identity in sorted(wanted):
                 connection.execute(_SET_VERSION, {"identity": identity, "time": now})
-            for fingerprint, read in connection.execute(_READ_BY).fetchall():
-                if not wanted.isdisjoint(_identities(read, wanted)):
-                    _forget(connection, fingerprint)
+            self._forget_of(connection, wanted)
             return {identity: _version(connection, identity) for identity in sorted(wanted)}
 
     def clear(self, by: str) -> int:
@@ -258,7 +270,7 @@ class Answers:
 
     def size(self) -> tuple[int, int]:
         """Return how many answers are kept, and their bytes."""
-        with suppress(sqlite3.Error), self._session() as connection:
+        with suppress(*self._lost), self._session(Kind.READ) as connection:
             count, total = connection.execute(_TOTALS).fetchone()
             return int(count), int(total)
         return 0, 0
@@ -276,9 +288,9 @@ class Answers:
             self._connection = None
 
     @contextmanager
-    def _or_raise(self) -> Iterator[sqlite3.Connection]:
+    def _or_raise(self) -> Iterator[Transaction]:
         try:
-            with self._session() as connection:
+            with self._session(Kind.WRITE) as connection:
                 yield connection
         except (sqlite3.Error, ValueError):
             raise LedgerError(
@@ -286,9 +298,28 @@ class Answers:
                 hint="give this user the right to write it, or remove the file",
             ) from None
 
+    def _forget_of(self, connection: Transaction, tables: set[str]) -> None:
+        """Forget every answer that reads one of these tables, by identity."""
+        for fingerprint, read in list(connection.execute(_READ_BY)):
+            if not tables.isdisjoint(_identities(read, tables)):
+                _forget(connection, fingerprint)
+
+    def _touch(self, connection: Transaction, fingerprint: str) -> None:
+        """Note that an answer was used now."""
+        connection.execute(_TOUCH, {"fingerprint": fingerprint})
+
+    def _make_room(self, connection: Transaction) -> None:
+        """Forget the answers that were used longest ago until the others keep to the bounds."""
+        while True:
+            count, total = connection.execute(_TOTALS).fetchone()
+            if count <= MOST_ANSWERS and total <= MOST_BYTES:
+                return
+            (oldest,) = connection.execute(_OLDEST).fetchone()
+            _forget(connection, oldest)
+
     @contextmanager
-    def _session(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection for one transaction. Raises sqlite3.Error."""
+    def _session(self, kind: Kind) -> Iterator[Transaction]:  # noqa: ARG002  a file has one kind
+        """Give a connection for one transaction. Raises what is in `_lost`."""
         with self._lock:
             connection = self._opened()
             try:
@@ -327,11 +358,8 @@ class Answers:
 
 
 def store_beside(ledger: str | Path) -> Path | None:
-    """Return the file of a ledger's answers, None where they are in memory.
-
-    That is so where the ledger is in memory, and for one in PostgreSQL: each connection then keeps its own.
-    """
-    if str(ledger) == ":memory:" or is_url(ledger):
+    """Return the file of the answers of a ledger in a file, None where both are in memory."""
+    if str(ledger) == ":memory:":
         return None
     return Path(f"{Path(ledger).expanduser().resolve()}.answers")
 
@@ -414,9 +442,12 @@ def _as_text(stored: bytes) -> str:
     return stored.decode("utf-8", "replace")
 
 
-def _version(connection: sqlite3.Connection, identity: str) -> Version:
+def _version(connection: Transaction, identity: str) -> Version:
     found = connection.execute(_VERSION, {"identity": identity}).fetchone()
-    return _NEVER if found is None else Version(int(found[0]), str(found[1]))
+    if found is None:
+        return _NEVER
+    number, time = found
+    return Version(int(number), str(time))
 
 
 def _identities(stored: object, otherwise: set[str]) -> set[str]:
@@ -444,19 +475,9 @@ def _digest(
     return digest("answer", *texts, hashlib.sha256(body).hexdigest())
 
 
-def _forget(connection: sqlite3.Connection, fingerprint: str) -> None:
+def _forget(connection: Transaction, fingerprint: str) -> None:
     for statement in (_FORGET, _FORGET_SEEN):
         connection.execute(statement, {"fingerprint": fingerprint})
-
-
-def _make_room(connection: sqlite3.Connection) -> None:
-    """Forget the answers that were used longest ago until the others keep to the bounds."""
-    while True:
-        count, total = connection.execute(_TOTALS).fetchone()
-        if count <= MOST_ANSWERS and total <= MOST_BYTES:
-            return
-        (oldest,) = connection.execute(_OLDEST).fetchone()
-        _forget(connection, oldest)
 
 
 def _require_owner(by: str) -> None:

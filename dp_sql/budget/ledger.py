@@ -35,6 +35,7 @@ from dp_sql.budget.charges import charged
 from dp_sql.budget.debit import Debit, Owed, append, charge_table, registered, with_people
 from dp_sql.budget.left import Refused, refusal_of_all
 from dp_sql.budget.lines import Blocks
+from dp_sql.budget.moved import account_of
 from dp_sql.budget.raising import ANEW, budget_words, check_raise, lowered
 from dp_sql.budget.record import (
     OWNER,
@@ -218,6 +219,14 @@ class Ledger:
         with self._store.transaction(write=False) as connection:
             return rows.registrations(connection)
 
+    def account_of(self, identity: str, name: str) -> str:
+        """Return the identity under which a table's data are known, also where they were moved.
+
+        Raises LedgerError where that can't be told; see `moved`.
+        """
+        known = [(table.identity, table.name) for table in self.registrations()]
+        return account_of(identity, name, known)
+
     def raises(self) -> list[Raise]:
         """Return every raise, oldest first."""
         with self._store.transaction(write=False) as connection:
@@ -261,6 +270,11 @@ class Ledger:
         Raises LedgerError where the database knows no roles or this one may not grant.
         """
         return self._store.grant(role, analyst)
+
+    @property
+    def store(self) -> Store:
+        """The database that it lives in."""
+        return self._store
 
     def close(self) -> None:
         """Close the ledger; what it holds stays, unless it is in memory."""

@@ -27,7 +27,13 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
-from dp_sql.budget import layout, place_text, postgres_layout, store
+from dp_sql.budget import (
+    layout,
+    place_text,
+    postgres_answers_layout,
+    postgres_layout,
+    store,
+)
 from dp_sql.budget.postgres_layout import SCHEMA
 from dp_sql.budget.store import Kind, Store, Transaction
 from dp_sql.errors import LedgerError
@@ -72,7 +78,9 @@ _SERVER = (
     "SELECT CAST(current_setting('server_version_num') AS integer) AS version,"
     " pg_is_in_recovery() AS standby,"
     f" to_regnamespace('{SCHEMA}') IS NOT NULL AS made,"
-    f" to_regclass('{SCHEMA}.schema_version') IS NOT NULL AS filled"
+    f" to_regclass('{SCHEMA}.schema_version') IS NOT NULL AS filled,"
+    " (SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace"
+    f" WHERE nspname = '{SCHEMA}') AS own"
 )
 _POWERS = (
     "SELECT r.rolsuper OR r.rolbypassrls OR pg_has_role(r.oid, c.relowner, 'MEMBER') AS above"
@@ -109,6 +117,7 @@ class PostgresStore(Store):
     def grant(self, role: str, analyst: str) -> list[str]:
         """Let a database role ask as `analyst`, and no more; return the statements for it."""
         statements = postgres_layout.grant(role, analyst)
+        statements += postgres_answers_layout.grants(*postgres_layout.names(role, analyst))
         with self.transaction(write=True) as transaction:
             found = transaction.execute(_POWERS, {"role": role}).fetchone()
             if found is None:
@@ -163,23 +172,27 @@ class PostgresStore(Store):
         """Make the ledger where there is none, or give it this version's layout."""
         begun = _Transaction(connection)
         begun.script(_READ)
-        found = begun.execute(_SERVER).fetchone()
-        self._check_server(found)
-        current = found["filled"] and layout.version(begun) == layout.VERSION
+        missing = self._missing(begun)
         connection.rollback()
-        if current:
+        if not missing:
             return
         begun = self._started(connection, Kind.WRITE)
-        found = begun.execute(_SERVER).fetchone()  # somebody may have been quicker
-        self._check_server(found)
-        if not found["made"]:
-            begun.script(f"CREATE SCHEMA {SCHEMA}")
-        elif layout.version(begun) == layout.VERSION:
-            connection.rollback()
-            return
-        for statement in postgres_layout.steps(layout.version(begun) if found["made"] else 0):
+        for statement in self._missing(begun):  # somebody may have been quicker
             begun.script(statement)
         connection.commit()
+
+    def _missing(self, begun: _Transaction) -> list[str]:
+        """Return the statements that give the database this version's layout."""
+        found = begun.execute(_SERVER).fetchone()
+        self._check_server(found)
+        if not found["made"]:
+            made = f"CREATE SCHEMA {SCHEMA}"
+            return [made, *postgres_layout.steps(0), *postgres_answers_layout.steps(0)]
+        since = layout.version(begun)
+        missing = list(postgres_layout.steps(since)) if since < layout.VERSION else []
+        if found["own"]:
+            missing += postgres_answers_layout.steps(postgres_answers_layout.version(begun))
+        return missing
 
     def _check_server(self, found: Any) -> None:
         if found["version"] < _OLDEST:

@@ -124,8 +124,8 @@ def _trigger(
     )
 
 
-def grant(role: str, analyst: str) -> list[str]:
-    """Return the statements that let a database role ask as `analyst`, and no more.
+def names(role: str, analyst: str) -> tuple[str, str, str]:
+    """Return a role as a quoted name, the name of its policies, and the analyst as a literal.
 
     Raises LedgerError for names that no role or analyst has.
     """
@@ -135,8 +135,16 @@ def grant(role: str, analyst: str) -> list[str]:
             hint="the names of a role and an analyst",
         )
     to = '"' + role.replace('"', '""') + '"'
-    policy = f"role_{digest(role)[:16]}"
-    shown = _shown(_literal(analyst))
+    return to, f"role_{digest(role)[:16]}", _literal(analyst)
+
+
+def grant(role: str, analyst: str) -> list[str]:
+    """Return the statements that let a database role ask as `analyst`, and no more.
+
+    Raises LedgerError as `names` does.
+    """
+    to, policy, literal = names(role, analyst)
+    shown = _shown(literal)
     return [
         f"REVOKE ALL ON ALL TABLES IN SCHEMA {SCHEMA} FROM {to}",
         f"GRANT USAGE ON SCHEMA {SCHEMA} TO {to}",

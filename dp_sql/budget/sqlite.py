@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -123,6 +123,17 @@ def open_sqlite(where: str | Path) -> SQLiteStore:
     """
     path = None if str(where) == ":memory:" else _locate(Path(where))
     return store.tried(SQLiteStore(path))
+
+
+def known_tables(path: Path) -> list[tuple[str, str]]:
+    """Return identities and names of a ledger's tables; none where it can't be read. Nothing is locked."""
+    asked = "SELECT identity, name FROM tables"
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection,
+    ):
+        return [(str(identity), str(name)) for identity, name in connection.execute(asked)]
+    return []
 
 
 def _locate(where: Path) -> Path:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dp_sql.budget import is_url, open_answers
+from dp_sql.budget import open_answers
 from dp_sql.budget.answers import MOST_BYTES
+from dp_sql.budget.ledger import Ledger
 from dp_sql.cli.budgets import identity_of
 from dp_sql.cli.ledgers import Where, opened
-from dp_sql.errors import LedgerError
 from dp_sql.schema.catalog import TableSpec, ascii_lower
 from dp_sql.schema.loader import load
 
 
 def answers_text(where: Where) -> str:
     """Return how much the store of a ledger's answers holds, and of which data."""
-    tables = _tables(where, None)
-    _require_file(where)
     with opened(where) as ledger:
+        tables = _tables(where, None, ledger)
         store = open_answers(where.place(), ledger)
         count, size = store.size()
         versions = store.versions(identity for identity, _ in tables) or {}
@@ -36,34 +35,26 @@ def refresh(where: Where, table: str | None, by: str) -> str:
 
     Raises LedgerError for an analyst, ParameterError for a table that has no budget.
     """
-    tables = _tables(where, table)
-    _require_file(where)
     with opened(where) as ledger:
+        tables = _tables(where, table, ledger)
         open_answers(where.place(), ledger).refresh((identity for identity, _ in tables), by)
     return "".join(f"{spec.name}: what was asked before is asked anew\n" for _, spec in tables)
 
 
 def clear(where: Where, by: str) -> str:
     """Forget every answer of a ledger. Raises LedgerError for an analyst."""
-    _require_file(where)
     with opened(where) as ledger:
         count = open_answers(where.place(), ledger).clear(by)
     return f"{count} answer{'' if count == 1 else 's'} forgotten; what was spent stays spent\n"
 
 
-def _require_file(where: Where) -> None:
-    """Raise LedgerError where the answers are no file that this command could open."""
-    if is_url(where.place()):
-        raise LedgerError(
-            "The answers of a ledger in PostgreSQL are kept in memory, by each connection for itself.",
-            hint="connection.refresh() in the program that asks",
-        )
-
-
-def _tables(where: Where, table: str | None) -> list[tuple[str, TableSpec]]:
+def _tables(where: Where, table: str | None, ledger: Ledger) -> list[tuple[str, TableSpec]]:
     """Return the identities of protected tables, and what is declared of them."""
     catalog = load(where.file, database=where.database)
     specs = [spec for spec in catalog.tables.values() if spec.budget is not None]
     if table is not None:
         specs = [catalog.protected(table)[0]]
-    return [(identity_of(where, catalog, ascii_lower(spec.name)), spec) for spec in specs]
+    return [
+        (ledger.account_of(identity_of(where, catalog, ascii_lower(s.name)), s.name), s)
+        for s in specs
+    ]

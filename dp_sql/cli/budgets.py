@@ -40,7 +40,7 @@ def budgets_text(where: Where, analyst: str | None, block: str | None = None) ->
         known = {found.identity for found in ledger.registrations()}
         for name, spec in catalog.tables.items():
             if spec.budget is not None:
-                identity = identity_of(where, catalog, name)
+                identity = ledger.account_of(identity_of(where, catalog, name), spec.name)
                 lines.append(spec.name)
                 if identity in known:
                     lines += _standing(ledger, identity, spec.budget, analyst)
@@ -69,6 +69,7 @@ def raise_budget(where: Where, table: str, by: str, reason: str) -> str:
     if not reason.isprintable():
         raise ParameterError("a reason is one line of text.", hint='--reason "a new consent"')
     with opened(where) as ledger:
+        identity = ledger.account_of(identity, name)
         before = ledger.raise_budget(identity, wanted, by, reason)
         lines = ledger.state(identity).lines()
     return (
@@ -129,7 +130,7 @@ def _blocks(ledger: Ledger, identity: str, block: str | None) -> list[str]:
 
 
 def identity_of(where: Where, catalog: Catalog, name: str) -> str:
-    """Return what the ledger knows a table by, whose data must be there."""
+    """Return what a ledger knows a table by that has just met it. Its data must be there."""
     alone = replace(catalog, tables={name: catalog.tables[name]})
     found = locate(alone, where.data_dir, where.database)
     return found.identity(name, catalog.tables[name])

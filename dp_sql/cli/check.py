@@ -191,6 +191,7 @@ def _registration(
 ) -> _Finding:
     """Return whether the ledger knows a protected table with this very budget."""
     try:
+        identity = ledger.account_of(identity, name)
         if all(known.identity != identity for known in ledger.registrations()):
             return _Finding("not registered yet; the first connection does it")
         people = None if catalog.people is None else catalog.unit.name

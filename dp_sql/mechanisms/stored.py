@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,9 @@ from dp_sql.mechanisms.distinct import DistinctValues
 from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.mechanisms.release import Released
 from dp_sql.plan.expression import IntervalValue
+
+_MOST_BYTES = 32 * 2**20
+"""What is written of a release at most: a longer text, which little may unpack to, is no release."""
 
 
 def to_bytes(released: Sequence[Released]) -> bytes:
@@ -37,11 +41,15 @@ def to_bytes(released: Sequence[Released]) -> bytes:
 def from_bytes(stored: bytes, measurements: Sequence[Measurement]) -> list[Released]:
     """Return what `to_bytes` wrote of a release with that noise, one a set of keys.
 
-    Raises ValueError for anything else.
+    Raises ValueError for anything else, and whatever was written then is small in memory.
     """
+    unpacked = zlib.decompressobj()
     try:
-        parts = json.loads(zlib.decompress(stored))
-        return [
+        text = unpacked.decompress(stored, _MOST_BYTES)
+        if not unpacked.eof:
+            raise ValueError("no stored release")
+        parts = json.loads(text)
+        found = [
             Released(
                 [tuple([_restored(value) for value in key]) for key in part["keys"]],
                 [[_array(component) for component in v] for v in part["vectors"]],
@@ -51,8 +59,26 @@ def from_bytes(stored: bytes, measurements: Sequence[Measurement]) -> list[Relea
             )
             for part, measurement in zip(parts, measurements, strict=True)
         ]
-    except (zlib.error, TypeError, LookupError, ArithmeticError) as error:
+    except (zlib.error, TypeError, LookupError, ArithmeticError, RecursionError) as error:
         raise ValueError("no stored release") from error
+    if not all(map(_fits, found)):
+        raise ValueError("a stored release of another measurement")
+    return found
+
+
+def _fits(released: Released) -> bool:
+    """Return whether there is one number a group of everything that the measurement has."""
+    made = released.measurement
+    pairs = (
+        (released.vectors, made.noises),
+        (released.chosen, made.choosers),
+        (released.distinct, made.counters),
+    )
+    numbers = [*chain(*released.vectors, *released.chosen), *(d.values for d in released.distinct)]
+    shape = (len(released.keys),)
+    return all(len(some) == len(of) for some, of in pairs) and all(
+        n.shape == shape for n in numbers
+    )
 
 
 def _numbers(values: NDArray[Any]) -> list[object]:

@@ -12,6 +12,7 @@ from attack.scene import schema, write
 from budget_cases import UNIT, budget, laplace, statement
 from ledger_cases import change, new_ledger
 from postgres_cluster import PASSWORD, Cluster
+from postgres_roles import SECRET, login, url_of
 
 import dp_sql
 from dp_sql.budget import open_ledger
@@ -27,19 +28,13 @@ TERMS = replace(
     ONE, renew=Renew.MONTHLY, cap=Cap(Fraction(1, 2), Fraction(1, 10**6), Fraction(1, 10**6))
 )
 QUARTER = {"a": laplace("0.25")}
-SECRET = "pa55-of-ada"  # noqa: S105  of a role that lives for a minute
 
 
 @pytest.fixture
 def role(cluster: Cluster, worker: str) -> Iterator[str]:
     """Yield a login role that may do nothing yet, with a name that needs quotes."""
-    name = f'ada "{worker}"'
-    quoted = '"' + name.replace('"', '""') + '"'
-    cluster.run(f"CREATE ROLE {quoted} LOGIN PASSWORD '{SECRET}'")
-    yield name
-    for database in (f"ledger_{worker}", "postgres"):
-        cluster.run(f"DROP OWNED BY {quoted}", database=database)
-    cluster.run(f"DROP ROLE {quoted}")
+    with login(cluster, worker, f'ada "{worker}"') as name:
+        yield name
 
 
 @pytest.fixture
@@ -51,7 +46,7 @@ def owner(postgres: str) -> Iterator[Ledger]:
 
 @pytest.fixture
 def url(cluster: Cluster, database: str, role: str) -> str:
-    return cluster.url(database, role.replace('"', "%22").replace(" ", "%20"), SECRET)
+    return url_of(cluster, database, role)
 
 
 @pytest.fixture

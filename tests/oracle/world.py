@@ -94,7 +94,7 @@ class World:
         query = parse(sql, self.catalog, describing(self.post))
         spent = parts(query, Amounts(), Amounts(epsilon, delta), self.catalog.defaults)
         public = stages.StagedFacts(query, self.engine, self.post)
-        return stages.prepare(query, self.catalog, self.engine, public, self.post, spent)
+        return stages.prepare(query, self.catalog, self.engine, public, spent)
 
     def ask(
         self, sql: str, epsilon: Fraction = Fraction(1), delta: Fraction = Fraction(1, 10**6)

@@ -56,7 +56,7 @@ def opened(tmp_path: Path) -> Open:
         path = tmp_path / "people.yaml"
         text = SCHEMA.format(budget=budget, noise=noise, people=people, groups=groups)
         path.write_text(text, encoding="utf-8")
-        with dp_sql.connect(path, ledger=":memory:", analyst=analyst) as connection:
+        with dp_sql.connect(path, ledger=":memory:", analyst=analyst, reuse=False) as connection:
             yield connection
 
     return open_one

@@ -11,8 +11,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from ledger_cases import paid_for
 
-from dp_sql.budget import answers
+from dp_sql.budget import answers, open_answers
 from dp_sql.budget.answers import Answer, Answers, store_beside
 from dp_sql.errors import LedgerError
 
@@ -23,8 +24,12 @@ def charged(query_id: str) -> frozenset[str]:
     return PAID.get(query_id, frozenset())
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(params=["file", "memory", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Answers]:
+    if request.param == "postgres":
+        with paid_for(str(request.getfixturevalue("emptied")), PAID) as ledger:
+            yield open_answers(ledger.store.name, ledger)
+        return
     made = Answers(tmp_path / "x.answers" if request.param == "file" else None, charged)
     yield made
     made.close()
@@ -116,8 +121,9 @@ def test_analysts_neither_refresh_nor_clear(store: Answers) -> None:
 
 
 def test_what_was_used_longest_ago_makes_room(
-    store: Answers, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    store = Answers(tmp_path / "x.answers", charged)
     monkeypatch.setattr(answers, "MOST_ANSWERS", 3)
     monkeypatch.setattr(answers, "_RECENT", 0)
     for name in "abc":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,10 @@ import dp_sql
 from dp_sql.batch import read_batch
 from dp_sql.budget.accountant import DELTA_UNITS, EPSILON_UNITS
 from dp_sql.budget.record import Entry
+from dp_sql.budget.store import Kind
 from dp_sql.mechanisms.calibrate_gaussian import log_delta
 from dp_sql.mechanisms.together import joint_epsilon
+from dp_sql.parser.statement import parse
 from dp_sql.privacy.event import GaussianEvent, KeySelectionEvent, pure_epsilon
 
 SCHEMA = """
@@ -63,12 +66,19 @@ def opened(tmp_path: Path) -> Open:
 
     @contextmanager
     def open_one(
-        accountant: str, *, mechanisms: str = "", people: str = "", more: str = ""
+        accountant: str,
+        *,
+        mechanisms: str = "",
+        people: str = "",
+        more: str = "",
+        ledger: str | None = None,
+        analyst: str | None = None,
     ) -> Iterator[dp_sql.Connection]:
         budget = f"{{epsilon: 10, delta: 1e-4, accountant: {accountant}{more}}}"
         path = tmp_path / "people.yaml"
         path.write_text(SCHEMA.format(budget=budget, mechanisms=mechanisms, people=people))
-        with dp_sql.connect(path, ledger=":memory:") as connection:
+        place = ":memory:" if ledger is None else tmp_path / ledger
+        with dp_sql.connect(path, ledger=place, analyst=analyst) as connection:
             yield connection
 
     return open_one
@@ -213,7 +223,7 @@ def test_where_joint_noise_has_no_room_the_parts_are_asked(opened: Open) -> None
 
 def test_a_batch_stays_whole_where_only_laplace_noise_is_allowed(opened: Open) -> None:
     laplace = "mechanisms: {noise: [laplace]}"
-    many = COUNTS[:1] * 60
+    many = [COUNT.format(i / 20) for i in range(60)]
     with opened("zcdp", mechanisms=laplace) as connection:
         connection.batch(many, epsilon=1, delta="1e-6")
         (entry,) = entries(connection)
@@ -235,3 +245,108 @@ def test_a_joint_batch_that_is_asked_again_is_free(opened: Open) -> None:
         assert all(r.cost == {} and r.notes == () for r in again)
         connection.batch([*COUNTS, COUNT.format(5)], epsilon=1, delta="1e-6")
         assert connection.budget()["people"].spent.epsilon > 1.9 * EPSILON_UNITS
+
+
+def forget(connection: dp_sql.Connection, count: int) -> None:
+    """Forget the answers that were kept first."""
+    with connection._answers._session(Kind.NOTE) as store:
+        store.execute(
+            "DELETE FROM answers WHERE fingerprint IN "
+            "(SELECT fingerprint FROM answers ORDER BY used LIMIT :count)",
+            {"count": count},
+        )
+
+
+@pytest.mark.parametrize("accountant", ["sequential", "renyi"])
+def test_of_a_joint_batch_only_what_is_drawn_is_charged(opened: Open, accountant: str) -> None:
+    with opened(accountant) as connection:
+        first = connection.batch(COUNTS, epsilon=1, delta="1e-6")
+        forget(connection, 5)
+        again = connection.batch(COUNTS, epsilon=1, delta="1e-6")
+        _, entry = entries(connection)
+        assert len(entry.events) == 5
+        charged = entry.spend.epsilon / EPSILON_UNITS
+        assert 0.4 < charged < 0.7  # 14 statements cost 1, and it grows like the square root
+        assert is_private(entry, charged, 1e-6)
+        assert not is_private(entry, 0.98 * charged, 1e-6)
+        assert [bool(result.cost) for result in again] == [True] * 5 + [False] * 9
+        costs = [math.ceil(r.cost["people"].epsilon * EPSILON_UNITS) for r in again[:5]]
+        assert costs == [entry.spend.epsilon] * 5
+        assert "cost is that of all of it" in again[0].notes[-1]
+        assert again[-1].notes == ()
+        assert [r.fetchall() for r in again[5:]] == [r.fetchall() for r in first[5:]]
+        noises = [event for event in entry.events if isinstance(event, GaussianEvent)]
+        assert {n.sigma**2 / n.l2_squared for n in noises} == {
+            n.sigma**2 / n.l2_squared
+            for n in entries(connection)[0].events
+            if isinstance(n, GaussianEvent)
+        }
+
+
+def test_a_table_that_was_refreshed_is_paid_alone(opened: Open) -> None:
+    queries = [*COUNTS, *[query.replace("people", "others") for query in COUNTS[:2]]]
+    with opened("sequential") as connection:
+        connection.batch(queries, epsilon=1, delta="1e-6")
+        before = {name: state.spent.epsilon for name, state in connection.budget().items()}
+        connection.refresh("others")
+        again = connection.batch(queries, epsilon=1, delta="1e-6")
+        assert [set(r.cost) for r in again] == [set()] * 14 + [{"others"}] * 2
+        after = {name: state.spent.epsilon for name, state in connection.budget().items()}
+        assert after == {"people": before["people"], "others": 2 * before["others"]}
+
+
+def test_what_stands_twice_in_a_batch_is_noise_of_one(opened: Open) -> None:
+    twice = "SELECT COUNT(*) FROM people WHERE pay > (SELECT AVG(pay) FROM people)"
+    with opened("sequential") as connection:
+        one, again, other = connection.batch([twice, twice, COUNTS[0]], epsilon=3, delta=0)
+        assert one.fetchall() == again.fetchall()
+        assert (again.cost, again.repeated) == ({}, True)
+        spent = connection.budget()["people"].spent.epsilon
+        owed = one.cost["people"].epsilon + other.cost["people"].epsilon
+        assert 0 <= spent - owed * EPSILON_UNITS <= 2  # each is rounded up
+        assert 2.99 * EPSILON_UNITS < spent <= 3 * EPSILON_UNITS
+    alike = [f"{query} AND pay < 9" for query in COUNTS]
+    named = [query.replace("COUNT(*)", "COUNT(*) * 2 AS twice") for query in alike]
+    with opened("sequential") as connection:
+        *_, first, second = connection.batch([*COUNTS, alike[0], named[0]], epsilon=1, delta="1e-6")
+        assert [(2 * n,) for (n,) in first] == second.fetchall()
+        assert (second.cost, second.repeated) == ({}, True)
+        (entry,) = entries(connection)
+        assert len(entry.events) == 15
+        assert is_private(entry, entry.spend.epsilon / EPSILON_UNITS, 1e-6)
+
+
+def test_each_statement_of_a_batch_is_parsed_once(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def counted(query: str, *rest: Any) -> Any:
+        asked.append(query)
+        return parse(query, *rest)
+
+    monkeypatch.setattr("dp_sql.connection.parse", counted)
+    with opened("sequential") as connection:
+        connection.batch([*COUNTS, COUNTS[0]], epsilon=1, delta="1e-6")
+        assert len(entries(connection)) == 1
+    assert asked == COUNTS
+
+
+def test_an_answer_of_others_counts_against_an_analysts_part_as_one_of_all(opened: Open) -> None:
+    cap = ", per_analyst: {epsilon: 2, delta: 1e-5}"
+    with opened("sequential", more=cap, ledger="shared") as connection:
+        first = connection.batch(COUNTS, epsilon=1, delta="1e-6")
+    with opened("sequential", more=cap, ledger="shared", analyst="ada") as connection:
+        forget(connection, 3)
+        again = connection.batch(COUNTS, epsilon=1, delta="1e-6")
+        assert [r.fetchall() for r in again[3:]] == [r.fetchall() for r in first[3:]]
+        (entry,) = connection.ledger()
+        assert len(entry.events) == 3
+        assert entry.spend.epsilon < 0.6 * EPSILON_UNITS
+        (own,) = connection.budget()["people"].parts
+        assert (
+            own.spent.epsilon == entries(connection)[0].spend.epsilon
+        )  # as if ada had paid for all
+        connection.batch(COUNTS, epsilon=1, delta="1e-6")
+        (same,) = connection.budget()["people"].parts
+        assert same.spent == own.spent

@@ -38,6 +38,12 @@ def small(*values: int) -> np.ndarray[Any, Any]:
     return np.array(values, dtype=np.int64)
 
 
+def of(parts: list[Released]) -> list[Measurement]:
+    """Return measurements with as many noises, choosers and counters as releases have numbers of them."""
+    made: Any = Measurement
+    return [made(tuple(p.vectors), None, FREE, tuple(p.chosen), tuple(p.distinct)) for p in parts]
+
+
 def shown(parts: list[Released]) -> str:
     return repr(
         [
@@ -71,8 +77,8 @@ def shown(parts: list[Released]) -> str:
 )
 def test_what_is_released_comes_back_to_the_last_bit(parts: list[Released]) -> None:
     stored = to_bytes(parts)
-    assert shown(from_bytes(stored, [NOTHING] * len(parts))) == shown(parts)
-    assert to_bytes(from_bytes(stored, [NOTHING] * len(parts))) == stored
+    assert shown(from_bytes(stored, of(parts))) == shown(parts)
+    assert to_bytes(from_bytes(stored, of(parts))) == stored
 
 
 @pytest.mark.parametrize(
@@ -83,11 +89,28 @@ def test_what_is_released_comes_back_to_the_last_bit(parts: list[Released]) -> N
         zlib.compress(b'[{"keys":[[["path","x"]]],"vectors":[],"chosen":[],"distinct":[]}]'),
         zlib.compress(b'[{"keys":[[["decimal","x"]]],"vectors":[],"chosen":[],"distinct":[]}]'),
         zlib.compress(b'[{"keys":[],"vectors":[[["float64",[1]]]],"chosen":[],"distinct":[]}]'),
+        zlib.compress(b"[" * 100_000),
+        zlib.compress(b" " * 2**25 + b'[{"keys":[],"vectors":[],"chosen":[],"distinct":[]}]'),
+        to_bytes([Released([], [[]], NOTHING)]), to_bytes([Released([], [], NOTHING, [[]])]),
     ],
 )  # fmt: skip
 def test_other_bytes_are_no_release(stored: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  whatever says it
         from_bytes(stored, [NOTHING])
+
+
+@pytest.mark.parametrize(
+    "numbers", [big(1), big(1, 2, 3), big(1, 2).reshape(1, 2), big(), big(1).reshape(())]
+)
+def test_numbers_of_other_groups_are_no_release(numbers: np.ndarray[Any, Any]) -> None:
+    keys: list[tuple[object, ...]] = [("a",), ("b",)]
+    for part in (
+        Released(keys, [[big(1, 2), numbers]], NOTHING),
+        Released(keys, [], NOTHING, [[numbers]]),
+        Released(keys, [], NOTHING, [], [DistinctValues(numbers, 1, 1)]),
+    ):
+        with pytest.raises(ValueError, match="another measurement"):
+            from_bytes(to_bytes([part]), of([part]))
 
 
 def test_a_key_that_no_release_has_is_refused() -> None:

@@ -1,0 +1,81 @@
+"""Which account a table has whose data lie under another path than they did.
+
+Claim:   data that a ledger knows are charged to the account that they have, also where their file was
+         moved or renamed since, or is reached by another path.
+Why:     a file is its device and inode, so a path that leads to a known one is that one. Where a known
+         file is gone, and a table of the same name has its data in a file that is not known, these are
+         taken for the same data: if they are others, they share a budget, which loses nobody anything.
+         Where several such files are gone the owner has to say which it is.
+Assumes: a copy of the data, or a move together with another name of the table, is the owner's to name
+         by `id`. A file that is moved and put back as a copy, too, has two paths and two accounts.
+Source:  [Dwork2006b]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from dp_sql.budget.sqlite import known_tables
+from dp_sql.errors import LedgerError
+
+_FILES = (".csv", ".parquet")
+
+
+def account_of(identity: str, name: str, known: Iterable[tuple[str, str]]) -> str:
+    """Return the identity under which a table's data are known, or its own where they are new.
+
+    identity, name: of the table now. known: identities and names of all accounts of the ledger.
+    Raises LedgerError where they may be those of several accounts.
+    """
+    accounts = dict(known)
+    mine = _place(identity)
+    if mine is None or identity in accounts:
+        return identity
+    gone = []
+    for other, called in accounts.items():
+        place = _place(other)
+        if place is None or bool(place[1]) != bool(mine[1]):
+            continue
+        if place[1] == mine[1] and _same_file(place[0], mine[0]):
+            return other
+        if called.lower() == name.lower() and not place[0].exists():
+            gone.append(other)
+    if len(gone) > 1:
+        raise LedgerError(
+            f"The ledger knows {len(gone)} tables `{name}` whose files are gone; whether one of them was "
+            "moved here can't be told.",
+            hint="`id: …` in the schema, which is a budget of its own",
+        )
+    return gone[0] if gone else identity
+
+
+def holds(ledger: Path, wanted: Mapping[str, str], *, gone: bool) -> bool:
+    """Return whether a ledger in a file knows the data of a table; False where it can't be read.
+
+    wanted: names by identity. gone: whether a file that is gone counts, as in `account_of`.
+    """
+    known = known_tables(ledger)
+    if not gone:
+        known = [(identity, "") for identity, _ in known]
+    identities = {identity for identity, _ in known}
+    for identity, name in wanted.items():
+        with suppress(LedgerError):
+            if account_of(identity, name, known) in identities:
+                return True
+    return False
+
+
+def _place(identity: str) -> tuple[Path, str] | None:
+    """Return the file of a table's data and its name there, "" for all of it; None without a file."""
+    file, found, table = identity.rpartition("#")
+    if found and Path(file).suffix.lower() not in _FILES:
+        return (Path(file), table) if Path(file).is_absolute() else None
+    return (Path(identity), "") if Path(identity).is_absolute() else None
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    with suppress(OSError):
+        return one.samefile(other)
+    return False

@@ -1,0 +1,106 @@
+"""A budget follows the data: through other paths, renames and moves, and into no second ledger."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dp_sql
+from dp_sql.budget.moved import account_of
+from dp_sql.errors import LedgerError
+
+SCHEMA = """
+version: 1
+database: "duckdb://{database}"
+privacy: {{level: user, unit: person}}
+tables:
+  people:
+    {place}
+    owner: id
+    budget: {{epsilon: 1, delta: 1e-5}}
+    columns: {{id: {{type: bigint}}}}
+"""
+COUNT = "SELECT COUNT(*) FROM people"
+
+
+def schema(path: Path, source: str = "", database: str = "") -> Path:
+    place = f"source: {source}" if source else ""
+    path.write_text(SCHEMA.format(place=place, database=f"/{database}" if database else ""))
+    return path
+
+
+def spent(path: Path, **where: Path) -> bool:
+    with dp_sql.connect(path, in_process=True, **where) as connection:  # type: ignore[arg-type]
+        return bool(connection.budget()["people"].spent.epsilon)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "data"
+    (place / "below").mkdir(parents=True)
+    (place / "below" / "p.csv").write_text("id\n1\n2\n")
+    with dp_sql.connect(schema(place / "a.yaml", "below/p.csv"), in_process=True) as connection:
+        connection.sql(COUNT, epsilon="0.5")
+    return place
+
+
+def test_a_file_keeps_its_budget_under_other_paths_and_names(folder: Path) -> None:
+    first = folder / "below" / "p.csv"
+    (folder / "link.csv").symlink_to(first)
+    os.link(first, folder / "hard.csv")
+    for name in ("link.csv", "hard.csv"):
+        assert spent(schema(folder / "b.yaml", name)), name
+    (folder / "hard.csv").unlink()
+    first.rename(folder / "q.csv")
+    assert spent(schema(folder / "b.yaml", "q.csv"))
+    (folder / "other.csv").write_text("id\n3\n")
+    moved = folder.rename(folder.with_name("moved"))
+    assert spent(schema(moved / "b.yaml", "q.csv"))
+
+
+def test_other_data_have_their_own(folder: Path) -> None:
+    (folder / "other.csv").write_text("id\n3\n")
+    assert not spent(schema(folder / "b.yaml", "other.csv"))
+
+
+def test_a_second_ledger_of_the_same_data_is_refused(folder: Path) -> None:
+    below = schema(folder / "below" / "c.yaml", "p.csv")
+    with pytest.raises(LedgerError, match="would be a second one"):
+        spent(below)
+    with pytest.raises(LedgerError, match="would be a second one"):
+        spent(schema(folder / "c.yaml", "p.csv"), data_dir=folder / "below")
+    (folder / "dp_sql.ledger").rename(folder / "below" / "dp_sql.ledger")
+    assert spent(below)
+    with pytest.raises(LedgerError, match="would be a second one"):
+        spent(folder / "a.yaml")
+
+
+def test_a_database_that_is_renamed_or_linked_keeps_its_ledger(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "x.duckdb")) as made:
+        made.execute("CREATE TABLE people AS SELECT range AS id FROM range(9)")
+    path = schema(tmp_path / "x.yaml", database="x.duckdb")
+    with dp_sql.connect(path, in_process=True) as connection:
+        connection.sql(COUNT, epsilon="0.5")
+    os.link(tmp_path / "x.duckdb", tmp_path / "y.duckdb")
+    path = schema(path, database="y.duckdb")
+    with pytest.raises(LedgerError, match="would be a second one"):
+        spent(path)
+    (tmp_path / "x.duckdb").unlink()
+    with pytest.raises(LedgerError, match="would be a second one"):
+        spent(path)
+    (tmp_path / "x.duckdb.ledger").rename(tmp_path / "y.duckdb.ledger")
+    assert spent(path)
+
+
+def test_of_several_files_that_are_gone_the_owner_says_which(tmp_path: Path) -> None:
+    new = str(tmp_path / "new.csv")
+    gone = [(str(tmp_path / "a.csv"), "t"), (str(tmp_path / "b.csv"), "T")]
+    with pytest.raises(LedgerError, match="2 tables `t` whose files are gone"):
+        account_of(new, "t", gone)
+    assert account_of(new, "t", gone[:1]) == gone[0][0]
+    assert account_of(new, "u", gone) == new
+    assert account_of("id:x", "t", gone) == "id:x"
+    assert account_of(f"{tmp_path}/x.duckdb#t", "t", gone) == f"{tmp_path}/x.duckdb#t"
