@@ -12,7 +12,7 @@ from dp_sql.dataclass import dataclass
 from dp_sql.errors import QueryError
 from dp_sql.parser.correlated import outer_columns, outer_numbers
 from dp_sql.parser.expressions import Expressions
-from dp_sql.parser.from_forms import spread, with_laterals
+from dp_sql.parser.from_forms import spread, tests_in_items, with_laterals
 from dp_sql.parser.join_tests import tests_in_where
 from dp_sql.parser.joins import Step, Way, split
 from dp_sql.parser.joins import join as joined_rows
@@ -77,9 +77,10 @@ class FromClause:
 
     def items(self, node: exp.Select) -> list[Item]:
         """Return the items of a block's FROM in order, each bound once."""
-        tests_in_where(node)
         spread(node)
+        tests_in_where(node)
         with_laterals(node, self._env, self._statement.catalog)
+        tests_in_items(node, self._env, self._statement.catalog)
         clause = node.args.get("from_")
         if clause is None:
             return []

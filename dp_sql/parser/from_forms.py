@@ -37,16 +37,61 @@ def with_laterals(select: exp.Select, env: Environment, catalog: Catalog) -> Non
         if not isinstance(item, exp.Subquery) or is_join(item):
             continue
         before = items[: next(i for i, other in enumerate(items) if other is item)]
-        own = Names(item, env, catalog)
         if any(
-            not isinstance(column.this, exp.Star)
-            and not own.knows(column, aliases=True)
-            and any(_certainly(names, other, column) for other in before)
-            for column in item.find_all(exp.Column)
+            _certainly(names, other, column)
+            for column in _outside(item, env, catalog)
+            for other in before
         ):
             alias = item.args.get("alias")
             item.set("alias", None)
             join.set("this", exp.Lateral(this=item, alias=alias))
+
+
+def tests_in_items(select: exp.Select, env: Environment, catalog: Catalog) -> None:
+    """Move the conditions of a LEFT JOIN that hold a subquery into its right side, if they read that alone.
+
+    Claim:   the block has the same rows.
+    Why:     a left join keeps every row of its left side, with the rows of the right side for which ON
+             is true: a condition on these alone says which of them there are to be met.
+    Assumes: nothing for privacy. Names are sure to be the right side's.  Source: SQL's left join.
+    """
+    names = Names(select, env, catalog)
+    items = list(sources(select))
+    for join in select.args.get("joins") or []:
+        item, on = join.this, join.args.get("on")
+        if join.side != "LEFT" or join.method or join.kind not in ("", "OUTER") or on is None:
+            continue
+        if not isinstance(item, exp.Table | exp.Subquery) or not item.alias_or_name:
+            continue
+        others = [other for other in items if other is not item]
+        parts = list(on.flatten()) if isinstance(on, exp.And) else [on]
+        moved = [
+            part
+            for part in parts
+            if part.find(exp.Query) is not None
+            and all(
+                _certainly(names, item, column)
+                and (column.table or not any(names.gives(other, column) for other in others))
+                for column in _outside(part, env, catalog)
+            )
+        ]
+        if moved:
+            rest = [part for part in parts if part not in moved] or [exp.true()]
+            join.set("on", exp.and_(*rest, copy=False))
+            alias = exp.TableAlias(this=exp.to_identifier(item.alias_or_name, quoted=True))
+            kept = exp.Select(expressions=[exp.Star()], from_=exp.From(this=item))
+            kept.set("where", exp.Where(this=exp.and_(*moved, copy=False)))
+            join.set("this", exp.Subquery(this=kept, alias=alias))
+
+
+def _outside(part: exp.Expr, env: Environment, catalog: Catalog) -> list[exp.Column]:
+    """Return the names in a condition that aren't those of its subqueries."""
+    own = Names(part, env, catalog)
+    return [
+        column
+        for column in part.find_all(exp.Column)
+        if not isinstance(column.this, exp.Star) and not own.knows(column, aliases=True)
+    ]
 
 
 def _certainly(names: Names, item: exp.Expr, column: exp.Column) -> bool:

@@ -56,7 +56,9 @@ def in_on(make: Maker) -> Rows:
         f"{x} >= ALL (SELECT {y} FROM {c.text} {where})",
     ))  # fmt: skip
     on = f"{a.names['uid']} = {b.names['uid']} AND {test}"
-    return Rows(f"{a.text} JOIN {b.text} ON {on}", a.names | {"x": b.names["x"]})
+    alone = u == b.names["uid"] and x == b.names["x"]
+    kind = pick(r, ("JOIN", "LEFT JOIN")) if alone else "JOIN"
+    return Rows(f"{a.text} {kind} {b.text} ON {on}", a.names | {"x": b.names["x"]})
 
 
 def neighbour(make: Maker) -> Rows:
