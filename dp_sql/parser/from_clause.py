@@ -78,9 +78,8 @@ class FromClause:
     def items(self, node: exp.Select) -> list[Item]:
         """Return the items of a block's FROM in order, each bound once."""
         spread(node)
-        tests_in_where(node)
-        with_laterals(node, self._env, self._statement.catalog)
-        tests_in_items(node, self._env, self._statement.catalog)
+        for form in (tests_in_where, with_laterals, tests_in_items):
+            form(node, self._env, self._statement.catalog)
         clause = node.args.get("from_")
         if clause is None:
             return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dp_sql.parser.own_names import Names, is_join, sources
+from dp_sql.parser.own_names import Names, is_join, outside, sources
 from dp_sql.parser.scope import Environment
 from dp_sql.schema.catalog import Catalog
 
@@ -39,7 +39,7 @@ def with_laterals(select: exp.Select, env: Environment, catalog: Catalog) -> Non
         before = items[: next(i for i, other in enumerate(items) if other is item)]
         if any(
             _certainly(names, other, column)
-            for column in _outside(item, env, catalog)
+            for column in outside(item, env, catalog)
             for other in before
         ):
             alias = item.args.get("alias")
@@ -72,7 +72,7 @@ def tests_in_items(select: exp.Select, env: Environment, catalog: Catalog) -> No
             and all(
                 _certainly(names, item, column)
                 and (column.table or not any(names.gives(other, column) for other in others))
-                for column in _outside(part, env, catalog)
+                for column in outside(part, env, catalog)
             )
         ]
         if moved:
@@ -82,16 +82,6 @@ def tests_in_items(select: exp.Select, env: Environment, catalog: Catalog) -> No
             kept = exp.Select(expressions=[exp.Star()], from_=exp.From(this=item))
             kept.set("where", exp.Where(this=exp.and_(*moved, copy=False)))
             join.set("this", exp.Subquery(this=kept, alias=alias))
-
-
-def _outside(part: exp.Expr, env: Environment, catalog: Catalog) -> list[exp.Column]:
-    """Return the names in a condition that aren't those of its subqueries."""
-    own = Names(part, env, catalog)
-    return [
-        column
-        for column in part.find_all(exp.Column)
-        if not isinstance(column.this, exp.Star) and not own.knows(column, aliases=True)
-    ]
 
 
 def _certainly(names: Names, item: exp.Expr, column: exp.Column) -> bool:

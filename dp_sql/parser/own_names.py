@@ -127,6 +127,16 @@ def _items(node: exp.Expr) -> Iterator[exp.Expr]:
         yield from _items(join.this)
 
 
+def outside(part: exp.Expr, env: Environment, catalog: Catalog) -> list[exp.Column]:
+    """Return the names in a condition that aren't those of its subqueries."""
+    own = Names(part, env, catalog)
+    return [
+        column
+        for column in part.find_all(exp.Column)
+        if not isinstance(column.this, exp.Star) and not own.knows(column, aliases=True)
+    ]
+
+
 def is_join(node: exp.Subquery) -> bool:
     """Return whether parentheses in FROM hold a table or a join, not a query."""
     inner = node.this

@@ -58,7 +58,11 @@ def in_on(make: Maker) -> Rows:
     on = f"{a.names['uid']} = {b.names['uid']} AND {test}"
     alone = u == b.names["uid"] and x == b.names["x"]
     kind = pick(r, ("JOIN", "LEFT JOIN")) if alone else "JOIN"
-    return Rows(f"{a.text} {kind} {b.text} ON {on}", a.names | {"x": b.names["x"]})
+    text = f"{a.text} {kind} {b.text} ON {on}"
+    if r.random() < 0.4:
+        d = make.owned()
+        text += f" {pick(r, ('JOIN', 'LEFT JOIN'))} {d.text} ON {make._on(a, d)}"
+    return Rows(text, a.names | {"x": b.names["x"]})
 
 
 def neighbour(make: Maker) -> Rows:
