@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dp_sql.errors import InternalError
 from dp_sql.executor.lower_expression import literal, lower
 from dp_sql.executor.lower_measure import grid
-from dp_sql.plan.expression import Column, Expression
+from dp_sql.plan.expression import Column, Expression, columns_of
 from dp_sql.plan.relation import SumMeasure
 from dp_sql.plan.row_aggregates import SHAPES, moment_of
 from dp_sql.plan.rows import Grid, Order, RowAggregate, RowAggregateKind, WindowFunction
@@ -49,7 +49,10 @@ def aggregate_sql(aggregate: RowAggregate, name: Naming) -> str:
         case _Kind.MIN | _Kind.MAX:
             return f"{kind.value.lower()}({text})"
         case _Kind.MODE:
-            return f"mode({text} ORDER BY {text})"
+            order = (
+                f" ORDER BY {text}" if columns_of(argument) else ""
+            )  # DuckDB takes a constant amiss
+            return f"mode({text}{order})"
         case _Kind.FIRST | _Kind.LAST | _Kind.ELEMENT:
             order = ", ".join([*(order_sql(o, name) for o in aggregate.order), text])
             if kind is _Kind.ELEMENT:

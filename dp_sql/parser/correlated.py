@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dp_sql.parser import examples
-from dp_sql.parser.group_keys import names_of
 from dp_sql.parser.links import belongs_to_one, conjunction
+from dp_sql.parser.own_names import Names
 from dp_sql.parser.scope import Environment, Scope, Statement
 from dp_sql.plan.expression import Call, Expression, Ref, columns_of
 from dp_sql.plan.relation import output
@@ -24,11 +24,13 @@ def reads_outer(query: exp.Select, env: Environment, outer: Scope) -> bool:
 
 def outer_columns(query: exp.Expr, env: Environment, outer: Scope) -> list[exp.Column]:
     """Return the names in a subquery that are columns of the block around it, not its own."""
-    inner = names_of(query, env, outer.statement.catalog)
+    inner = Names(query, env, outer.statement.catalog)
     return [
         column
         for column in query.find_all(exp.Column)
-        if not isinstance(column.this, exp.Star) and not inner.knows(column) and outer.finds(column)
+        if not isinstance(column.this, exp.Star)
+        and not inner.knows(column, aliases=True)
+        and outer.finds(column)
     ]
 
 

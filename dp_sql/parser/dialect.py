@@ -173,6 +173,11 @@ def _strict(kind: type[exp.Greatest | exp.Least]) -> Callable[[list[exp.Expr]], 
 def _in(parser: Parser, this: exp.Expr | None) -> exp.Expr:
     bracket = parser._curr is not None and parser._curr.token_type == TokenType.L_BRACKET  # noqa: SLF001  (a subclass's method in all but form)
     found = parser._parse_in(this)  # noqa: SLF001  (likewise)
+    many = found.args.get("unnest")
+    if isinstance(many, exp.Unnest) and isinstance(many.expressions[0], exp.Array):
+        found.set("unnest", None)
+        found.set("expressions", many.expressions[0].expressions)  # GoogleSQL's IN UNNEST([…])
+        return found
     if not bracket or not found.expressions:
         return found
     return exp.ArrayContains(this=exp.Array(expressions=found.expressions), expression=this)

@@ -11,7 +11,7 @@ from dp_sql.parser import constants, rewrites
 from dp_sql.parser.aggregates import aggregate_name
 from dp_sql.parser.function_names import BINARY, NO_NAMES, Written, is_constant, written
 from dp_sql.parser.planar_calls import is_planar, of_protected
-from dp_sql.parser.row_values import row_meaning
+from dp_sql.parser.row_values import among, row_meaning
 from dp_sql.parser.scope import Scope
 from dp_sql.parser.text import nearest
 from dp_sql.plan import functions
@@ -378,7 +378,10 @@ class Expressions:
                 hint="list the values: x IN (1, 2, 3), or test in WHERE",
             )
         self._only(node, "this", "expressions")
-        return self._call("in", node, [node.this, *node.expressions])
+        operand, *values = (self.bind(part) for part in (node.this, *node.expressions))
+        if all(isinstance(value, Literal) for value in values):
+            return self._typed("in", node, (operand, *values))
+        return among(self._statement, node, operand, values)
 
     def _like(self, node: exp.Like | exp.ILike) -> Expression:
         self._only(node, "this", "expression", "negate")

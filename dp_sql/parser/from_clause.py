@@ -12,12 +12,14 @@ from dp_sql.dataclass import dataclass
 from dp_sql.errors import QueryError
 from dp_sql.parser.correlated import outer_columns, outer_numbers
 from dp_sql.parser.expressions import Expressions
+from dp_sql.parser.from_forms import spread, tests_in_items, with_laterals
 from dp_sql.parser.join_tests import tests_in_where
 from dp_sql.parser.joins import Step, Way, split
 from dp_sql.parser.joins import join as joined_rows
 from dp_sql.parser.laterals import aggregates_of, expressions_of, lateral_of
 from dp_sql.parser.links import conjunction, scan_of
 from dp_sql.parser.names import deny_open, is_plain_table
+from dp_sql.parser.own_names import is_join
 from dp_sql.parser.release_block import RELEASED
 from dp_sql.parser.renumber import renumbered
 from dp_sql.parser.scope import (
@@ -75,15 +77,14 @@ class FromClause:
 
     def items(self, node: exp.Select) -> list[Item]:
         """Return the items of a block's FROM in order, each bound once."""
-        tests_in_where(node)
+        spread(node)
+        for form in (tests_in_where, with_laterals, tests_in_items):
+            form(node, self._env, self._statement.catalog)
         clause = node.args.get("from_")
         if clause is None:
             return []
         result = [self._item(clause.this, None)]
         result += [self._item(join.this, join) for join in node.args.get("joins") or []]
-        for item in result:
-            if not item.group and item.node.args.get("joins"):
-                raise self._statement.unsupported("this join isn't answered.", item.node)
         return result
 
     def _group(self, node: exp.Subquery, join: exp.Join | None) -> Item:
@@ -139,7 +140,7 @@ class FromClause:
         return found
 
     def _item(self, node: exp.Expr, join: exp.Join | None) -> Item:
-        if isinstance(node, exp.Subquery) and _is_join(node):
+        if isinstance(node, exp.Subquery) and is_join(node):
             return self._group(node, join)
         alias = node.alias_or_name
         names = [i.name for i in _alias_columns(node)]
@@ -231,7 +232,8 @@ class FromClause:
         else:
             rows, own = self._grouped(item, inner), inner.sources
         for source in own:
-            if any(ascii_lower(s.alias) == ascii_lower(source.alias) for s in joined.sources):
+            alias = ascii_lower(source.alias)
+            if alias and any(ascii_lower(s.alias) == alias for s in joined.sources):
                 raise self._statement.wrong(
                     f"two tables are called {source.alias!r}.", item.node, hint="give one an alias"
                 )
@@ -420,27 +422,21 @@ class FromClause:
                     raise self._statement.wrong(
                         f"USING needs a column {name!r} on both sides.", item.node
                     )
-                parts.append(self._equal(Ref(a), Ref(b), item.node))
+                nearest = name == shared[-1] and str(join.method or "").upper() == "ASOF"
+                sign = ">=" if nearest else "="
+                parts.append(self._compared(sign, Ref(a), Ref(b), item.node))
             return parts
         on = join.args.get("on")
         if on is None:
             return []
         return split([Expressions(scope).bind_condition(on)])
 
-    def _equal(self, a: Expression, b: Expression, node: exp.Expr) -> Expression:
+    def _compared(self, sign: str, a: Expression, b: Expression, node: exp.Expr) -> Expression:
         try:
-            return functions.call("=", (a, b))
+            return functions.call(sign, (a, b))
         except functions.TypeProblem as problem:
             error: QueryError = self._statement.wrong(f"{problem}", node)
             raise error from None
-
-
-def _is_join(node: exp.Subquery) -> bool:
-    """Return whether parentheses in FROM hold a table or a join, not a query."""
-    inner = node.this
-    if not isinstance(inner, exp.Subquery):
-        return not isinstance(inner, exp.Query)
-    return bool(inner.args.get("joins") or inner.args.get("alias")) or _is_join(inner)
 
 
 def _is_inner(steps: Sequence[Step]) -> bool:

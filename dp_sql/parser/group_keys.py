@@ -1,16 +1,13 @@
-"""What a GROUP BY names: keys, ALL, sets of keys; and the names that a subquery brings."""
+"""What a GROUP BY names: keys, ALL, sets of keys."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import combinations
 
 from sqlglot import exp
 
-from dp_sql.dataclass import dataclass
 from dp_sql.parser.aggregates import has_aggregate
-from dp_sql.parser.scope import Environment, PrivateRows, Statement
-from dp_sql.schema.catalog import Catalog, ascii_lower
+from dp_sql.parser.scope import Statement
 
 MOST_SETS = 64  # of keys in one GROUP BY
 
@@ -116,40 +113,3 @@ def _meant(statement: Statement, item: exp.Expr, node: exp.Select) -> exp.Expr:
         chosen: exp.Expr = node.expressions[index - 1]
         return chosen.unalias()
     return item
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The names that a subquery's own FROM gives: aliases, and columns where they are known."""
-
-    columns: Mapping[str, frozenset[str] | None]  # by alias; None: any
-
-    def knows(self, column: exp.Column) -> bool:
-        """Return whether a column is the subquery's own, as far as names tell."""
-        if column.table:
-            return ascii_lower(column.table) in self.columns
-        name = ascii_lower(column.name)
-        return any(known is None or name in known for known in self.columns.values())
-
-
-def names_of(query: exp.Expr, env: Environment, catalog: Catalog) -> Names:
-    """Return the names that all FROM clauses inside a query give."""
-    found: dict[str, frozenset[str] | None] = {}
-    for item in query.find_all(exp.Table, exp.Subquery, exp.Values, exp.Unnest):
-        alias = ascii_lower(item.alias_or_name)
-        if not alias:
-            continue
-        found[alias] = None
-        if isinstance(item, exp.Table) and not _renamed(item):
-            cte = env.ctes.get(ascii_lower(item.name)) if not item.db else None
-            spec = catalog.table(item.name)
-            if isinstance(cte, PrivateRows):
-                found[alias] = frozenset(ascii_lower(n.name) for n in cte.columns)
-            elif cte is None and spec is not None:
-                found[alias] = frozenset(spec.columns)
-    return Names(found)
-
-
-def _renamed(item: exp.Expr) -> bool:
-    alias = item.args.get("alias")
-    return isinstance(alias, exp.TableAlias) and bool(alias.args.get("columns"))

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dp_sql.parser.scope import Statement
 from dp_sql.plan import functions
+from dp_sql.plan.conversion import unify
 from dp_sql.plan.expression import Expression
 from dp_sql.plan.signature import TypeProblem
 
@@ -131,6 +132,17 @@ def _quantified(statement: Statement, node: exp.Binary, bind: Bind) -> Expressio
     sign = SIGNS[type(node)]
     parts = [_call(statement, node, sign, left, bind(e)) for e in listed.expressions]
     return folded("or" if isinstance(many, exp.Any) else "and", parts)
+
+
+def among(
+    statement: Statement, node: exp.Expr, operand: Expression, values: Sequence[Expression]
+) -> Expression:
+    """Return what x IN (a, b) means where not all are constants: x = a OR x = b, of one type."""
+    try:
+        (operand, *values), _ = unify((operand, *values), what="IN")
+    except TypeProblem as problem:
+        raise statement.wrong(f"{problem}", node) from None
+    return folded("or", [_call(statement, node, "=", operand, value) for value in values])
 
 
 def folded(name: str, parts: Sequence[Expression]) -> Expression:

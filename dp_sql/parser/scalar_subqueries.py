@@ -11,6 +11,7 @@ from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.correlated import (
     keys_of,
     mixing,
+    outer_columns,
     pair,
     reads_outer,
     require_near,
@@ -26,7 +27,17 @@ from dp_sql.parser.scope import Environment, PrivateRows, Scope, Statement
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Expression, Literal, Ref
 from dp_sql.plan.row_aggregates import typed
-from dp_sql.plan.rows import GroupRows, Join, JoinKind, RowAggregateKind, Rows, Scan
+from dp_sql.plan.rows import (
+    Filter,
+    GroupRows,
+    Join,
+    JoinKind,
+    Mark,
+    Project,
+    RowAggregateKind,
+    Rows,
+    Scan,
+)
 from dp_sql.plan.signature import TypeProblem
 from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
@@ -112,6 +123,12 @@ class ScalarSubqueries:
         apart = any(pair(part, relation) is None for part in correlated)
         if apart and has_aggregate(item) and not query.args.get("limit"):
             return self._each(query, (relation, scope, correlated), item)
+        if not correlated:
+            raise self._statement.unsupported(
+                "a subquery that is a value reads the row around it in its WHERE.",
+                outer_columns(query, self._env, self._scope)[0],
+                hint="that column outside of the subquery: x + (SELECT …)",
+            )
         pairs = [self._pair(part, relation, query) for part in correlated]
         keys = [inner for inner, _ in pairs]
         aggregated = has_aggregate(item)
@@ -269,7 +286,7 @@ class ScalarSubqueries:
             columns = tuple(
                 s for c, s in zip(scan.columns, scan.sources, strict=True) if c.number in found
             )
-            if columns and scan.public and is_unique(spec, columns):
+            if columns and is_unique(spec, columns) and (scan.public or _of_one(relation)):
                 return self._smallest(groups, bound, item)
         raise self._statement.unsupported(
             "this subquery may find several rows for one.",
@@ -286,3 +303,10 @@ class ScalarSubqueries:
                 f"a subquery's value of type {bound.type} isn't answered.", item
             ) from None
         return Ref(groups.added(RowAggregateKind.MIN, bound, "value"))
+
+
+def _of_one(rows: Rows) -> bool:
+    """Return whether rows are some of one table's, each once at most."""
+    while isinstance(rows, Filter | Project | Mark):
+        rows = rows.left if isinstance(rows, Mark) else rows.source
+    return isinstance(rows, Scan)

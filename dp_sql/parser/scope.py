@@ -257,12 +257,12 @@ class Scope:
             options = ", ".join(
                 f"{s.alias}.{node.name}"
                 for s in sources
-                if any(ascii_lower(n.name) == name for n in s.columns)
+                if s.alias and any(ascii_lower(n.name) == name for n in s.columns)
             )
             raise self.statement.wrong(
                 f"{node.name!r} could be a column of several tables.",
                 node,
-                hint=f"one of {options}",
+                hint=f"one of {options}" if options else "a name for each subquery of FROM",
             )
         if not found and self.outer is not None:
             return self.outer.find(node)

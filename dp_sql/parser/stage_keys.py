@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from dp_sql.parser.group_keys import grouping, names_of
+from dp_sql.parser.group_keys import grouping
+from dp_sql.parser.own_names import Names
 from dp_sql.parser.release_block import RELEASED
 from dp_sql.parser.scope import Environment, OpenName, Statement
 from dp_sql.schema.catalog import ascii_lower
@@ -146,7 +147,7 @@ def _grouped(statement: Statement, env: Environment, tree: exp.Select) -> list[e
     keys, sets = grouping(statement, tree)
     if len(sets) > 1:
         return []
-    known = names_of(tree, env, statement.catalog)
+    known = Names(tree, env, statement.catalog)
     aliases = {ascii_lower(i.alias): i.this for i in tree.expressions if isinstance(i, exp.Alias)}
     return [
         aliases.get(ascii_lower(key.name), key)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
+from oracle.family_forms import other_forms
 from oracle.family_rows import Maker, Rows
 from oracle.statements import Writer, pick
 
@@ -315,6 +316,7 @@ FAMILIES: dict[str, Family] = {
     "cte": cte,
     "stage": stage,
     "grouping sets": lambda make: make.owned(1),
+    "other forms": other_forms,
     "mixed": mixed,
     "traps": traps,
 }

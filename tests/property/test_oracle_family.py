@@ -72,6 +72,7 @@ MOST_REFUSED: dict[str, float] = {
     "cte": 0.05,
     "stage": 0.05,
     "grouping sets": 0.1,
+    "other forms": 0.2,
     "mixed": 0.1,
     "traps": 1.0,
 }
