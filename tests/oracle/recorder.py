@@ -228,7 +228,9 @@ def compare(
         old, new = one.values, other.values
         if place >= 0 and step.plan.selection_relation is not None:
             if place not in step.plan.selections:  # a key that one neighbour lacks: delta's part
-                old, new = ({k: v[k] for k in one.values.keys() & other.values.keys()} for v in (old, new))
+                old, new = (
+                    {k: v[k] for k in one.values.keys() & other.values.keys()} for v in (old, new)
+                )
         moved = shifts(old, new, 0, count, absent)
         if place >= 0:
             fact = step.facts.vectors[place]

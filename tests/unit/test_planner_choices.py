@@ -1,0 +1,67 @@
+"""What the planner reads of declarations: numbers of values, ends of domains, allowed noise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from fractions import Fraction
+
+import pytest
+from small_catalog import CATALOG
+
+from dp_sql.errors import UnsupportedSQLError
+from dp_sql.parser.statement import parse
+from dp_sql.plan.domain import Domain
+from dp_sql.plan.expression import Column, Ref
+from dp_sql.plan.rows import RowAggregate, RowAggregateKind
+from dp_sql.planner.distincts import caps_of
+from dp_sql.planner.lineage import declared, finite_values
+from dp_sql.planner.row_grids import gridded
+from dp_sql.planner.selection import gaussian_allowed
+from dp_sql.schema.catalog import AccountantKind, ColumnSpec
+from dp_sql.schema.sqltype import DOUBLE, Kind, SqlType
+
+
+def test_a_unit_may_vouch_for_powers_of_two_and_all_its_rows() -> None:
+    (aggregate,) = (
+        parse("SELECT COUNT(DISTINCT category) FROM visits", CATALOG).releases[0].aggregates
+    )
+    found = {rows: caps_of(aggregate, rows) for rows in (1, 2, 3, 5, 8)}
+    assert found == {1: (1,), 2: (1, 2), 3: (1, 2, 3), 5: (1, 2, 4, 5), 8: (1, 2, 4, 8)}
+    for bound, cap in ((Fraction(3), 3), (Fraction(7, 2), 3), (Fraction(1, 2), 1)):
+        assert caps_of(replace(aggregate, bounds=(Fraction(0), bound)), 5) == (cap,)
+
+
+def test_both_ends_of_a_declaration_are_among_its_values() -> None:
+    day = ColumnSpec("d", SqlType(Kind.DATE), date(2024, 2, 28), date(2024, 3, 1), nullable=False)
+    assert finite_values(day, 3) == (date(2024, 2, 28), date(2024, 2, 29), date(2024, 3, 1))
+    assert finite_values(day, 2) is None
+    number = ColumnSpec("n", SqlType(Kind.INTEGER), -1, 1, nullable=False)
+    assert finite_values(number, 3) == (-1, 0, 1)
+    assert finite_values(number, 2) is None
+    assert finite_values(replace(number, high=None), 9) is None
+    assert finite_values(replace(number, low=None), 9) is None
+
+
+def test_a_declared_text_is_as_long_as_the_longest_of_its_values() -> None:
+    word = ColumnSpec("w", SqlType(Kind.VARCHAR), values=("a", "long", "of"))
+    assert declared(word).max_length == 4
+
+
+def test_gaussian_noise_needs_an_accountant_for_it_at_every_table() -> None:
+    assert gaussian_allowed(("visits", "users"), CATALOG)
+    budget = CATALOG.tables["users"].budget
+    assert budget is not None
+    pure = replace(CATALOG.tables["users"], budget=replace(budget, accountant=AccountantKind.PURE))
+    catalog = replace(CATALOG, tables={**CATALOG.tables, "users": pure})
+    assert gaussian_allowed(("visits",), catalog)
+    assert not gaussian_allowed(("visits", "users"), catalog)
+    assert not gaussian_allowed(("users",), catalog)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-(10**400), 0), (-1, 10**400), (10**400, 10**400 + 1)])
+def test_bounds_past_double_have_no_grid_for_squares(low: int, high: int) -> None:
+    x = Ref(Column(1, "x", DOUBLE))
+    spread = RowAggregate(RowAggregateKind.STDDEV_SAMP, x, Column(2, "s", DOUBLE))
+    with pytest.raises(UnsupportedSQLError, match="too far apart"):
+        gridded(spread, {1: Domain(Fraction(low), Fraction(high))})
