@@ -226,11 +226,12 @@ def compare(
         step, place = steps[one.where[0]], one.where[1]
         absent = step.plan.vectors[place].nothing if place >= 0 else 0
         old, new = one.values, other.values
-        if place >= 0 and step.plan.selection_relation is not None:
-            if place not in step.plan.selections:  # a key that one neighbour lacks: delta's part
-                old, new = (
-                    {k: v[k] for k in one.values.keys() & other.values.keys()} for v in (old, new)
-                )
+        apart = place >= 0 and step.plan.selection_relation is not None
+        if (
+            apart and place not in step.plan.selections
+        ):  # that a key shows on one side is delta's part
+            shared = old.keys() & new.keys()
+            old, new = ({key: some[key] for key in shared} for some in (old, new))
         moved = shifts(old, new, 0, count, absent)
         if place >= 0:
             fact = step.facts.vectors[place]
