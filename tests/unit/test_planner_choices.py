@@ -12,14 +12,16 @@ from small_catalog import CATALOG
 from dp_sql.errors import UnsupportedSQLError
 from dp_sql.parser.statement import parse
 from dp_sql.plan.domain import Domain
-from dp_sql.plan.expression import Column, Ref
+from dp_sql.plan.expression import Call, Column, Ref
 from dp_sql.plan.rows import RowAggregate, RowAggregateKind
 from dp_sql.planner.distincts import caps_of
 from dp_sql.planner.lineage import declared, finite_values
+from dp_sql.planner.measures import _mean_of_unit, _sum
 from dp_sql.planner.row_grids import gridded
 from dp_sql.planner.selection import gaussian_allowed
+from dp_sql.planner.sets import _among
 from dp_sql.schema.catalog import AccountantKind, ColumnSpec
-from dp_sql.schema.sqltype import DOUBLE, Kind, SqlType
+from dp_sql.schema.sqltype import DATE, DOUBLE, INTEGER, Kind, SqlType
 
 
 def test_a_unit_may_vouch_for_powers_of_two_and_all_its_rows() -> None:
@@ -65,3 +67,39 @@ def test_bounds_past_double_have_no_grid_for_squares(low: int, high: int) -> Non
     spread = RowAggregate(RowAggregateKind.STDDEV_SAMP, x, Column(2, "s", DOUBLE))
     with pytest.raises(UnsupportedSQLError, match="too far apart"):
         gridded(spread, {1: Domain(Fraction(low), Fraction(high))})
+
+
+def test_no_sum_has_more_steps_than_double_holds() -> None:
+    x = Ref(Column(1, "x", DOUBLE))
+    for low, high in ((0, 2**80), (-(2**80), 1), (-(2**80), 2**70)):
+        domain = Domain(Fraction(low), Fraction(high), Fraction(1))
+        made = _sum(x, domain, Fraction(1), None)
+        assert max(abs(low), abs(high)) / made.step <= 2**52
+
+
+@pytest.mark.parametrize(
+    ("values", "functions"),
+    [
+        ([1, 2, 3], ["between"]), ([3, 1, 2], ["between"]), ([1, 2, 4], ["in"]), ([5], ["in"]),
+        ([1, 2, None], ["or", "between", "is_null"]), ([None], ["is_null"]),
+        ([date(2024, 2, 29), date(2024, 3, 1)], ["between"]),
+    ],
+)  # fmt: skip
+def test_a_key_is_kept_among_its_values(values: list[object], functions: list[str]) -> None:
+    kind = DATE if isinstance(values[0], date) else INTEGER
+    made = _among(Ref(Column(1, "k", kind)), values)
+    calls = [made, *(made.args if isinstance(made, Call) else ())]
+    assert [c.function for c in calls if isinstance(c, Call)] == functions
+
+
+def test_means_of_a_unit_reach_over_all_values() -> None:
+    x = Ref(Column(1, "x", DOUBLE))
+    bounds = (Fraction(2), Fraction(4))
+    for low, high in ((0, 10), (-7, 3), (2, 4), (3, 4)):
+        domain = Domain(Fraction(low), Fraction(high))
+        made = _mean_of_unit(x, bounds, domain, Fraction(1), 64, null_component=False)
+        first, last = made.rows or (0, made.cells)
+        width = (made.high - made.low) / made.cells
+        assert made.low + first * width <= min(low, made.low)
+        assert made.low + last * width >= max(high, made.high)
+        assert (made.rows is None) == (low >= 2 and high <= 4)
