@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from fractions import Fraction
 
 import pytest
@@ -48,6 +48,16 @@ def test_both_ends_of_a_declaration_are_among_its_values() -> None:
 def test_a_declared_text_is_as_long_as_the_longest_of_its_values() -> None:
     word = ColumnSpec("w", SqlType(Kind.VARCHAR), values=("a", "long", "of"))
     assert declared(word).max_length == 4
+
+
+def test_declared_numbers_lie_between_the_least_and_the_largest() -> None:
+    found = declared(ColumnSpec("n", SqlType(Kind.INTEGER), values=(5, -2, 9)))
+    assert (found.low, found.high) == (-2, 9)
+
+
+def test_moments_between_two_days_are_no_list_of_days() -> None:
+    ends = (datetime(2024, 1, 1), datetime(2024, 1, 3))  # noqa: DTZ001  no zone in a TIMESTAMP
+    assert finite_values(ColumnSpec("t", SqlType(Kind.TIMESTAMP), *ends), 100) is None
 
 
 def test_gaussian_noise_needs_an_accountant_for_it_at_every_table() -> None:
