@@ -105,7 +105,7 @@ def test_a_key_is_kept_among_its_values(values: list[object], functions: list[st
 def test_means_of_a_unit_reach_over_all_values() -> None:
     x = Ref(Column(1, "x", DOUBLE))
     bounds = (Fraction(2), Fraction(4))
-    for low, high in ((0, 10), (-7, 3), (2, 4), (3, 4)):
+    for low, high in ((0, Fraction(999, 100)), (-7, 3), (2, 4), (3, 4)):
         domain = Domain(Fraction(low), Fraction(high))
         made = _mean_of_unit(x, bounds, domain, Fraction(1), 64, null_component=False)
         first, last = made.rows or (0, made.cells)
@@ -113,3 +113,7 @@ def test_means_of_a_unit_reach_over_all_values() -> None:
         assert made.low + first * width <= min(low, made.low)
         assert made.low + last * width >= max(high, made.high)
         assert (made.rows is None) == (low >= 2 and high <= 4)
+    for low, high in ((0, 10**30), (-(10**30), 3)):
+        domain = Domain(Fraction(low), Fraction(high))
+        with pytest.raises(UnsupportedSQLError, match="far narrower"):
+            _mean_of_unit(x, bounds, domain, Fraction(1), 64, null_component=False)
