@@ -32,7 +32,7 @@ _KINDS: Mapping[type[exp.Expr], AggregateKind] = {
     exp.RegrSxy: AggregateKind.REGR_SXY,
 }
 
-# aggregates that the parser library reads as functions without a class of their own
+# aggregates that the parser library reads as functions without a class of their own, some behind a dot
 _ANONYMOUS = frozenset(
     "any_value arbitrary arg_max arg_min argmax argmin max_by min_by bit_and bit_or bit_xor "
     "bitstring_agg bool_and bool_or corr countif count_if covar_pop covar_samp entropy favg first fsum "
@@ -41,7 +41,9 @@ _ANONYMOUS = frozenset(
     "regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy reservoir_quantile "
     "sem skewness string_agg sumkahan sum_no_overflow approx_count_distinct approx_quantile "
     "approx_top_k top_k distance_to sample_and_aggregate array_agg json_group_array json_group_object "
-    "json_group_structure lttb stats vector_sum".split()
+    "json_group_structure lttb stats vector_sum arg_max_null arg_max_nulls_last arg_min_null "
+    "arg_min_nulls_last avg combine_aggr count count_star decimal_average mean stddev stddev_pop stddev_samp "
+    "sum var_pop var_samp variance variant_group_object wavg weighted_avg".split()
 )
 
 

@@ -217,6 +217,7 @@ class AnalystParser(DuckDBParser):
         "FORMAT_DATE": _format_date,
         "FORMAT_DATETIME": _format_date,
         "FORMAT_TIMESTAMP": _format_date,
+        "MEAN": exp.Avg.from_arg_list,
         "SAFE_DIVIDE": _safe_divide,
         "TIMESTAMP_TRUNC": _date_trunc,
         "DATETIME_TRUNC": _date_trunc,

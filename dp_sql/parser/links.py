@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dp_sql.dataclass import dataclass
 from dp_sql.parser.scope import Statement
 from dp_sql.plan import functions
-from dp_sql.plan.expression import Column, Expression, Ref
+from dp_sql.plan.expression import Column, Expression, Literal, Ref
 from dp_sql.plan.rows import GroupRows, Join, JoinKind, Link, Project, Rows, Scan
 from dp_sql.plan.signature import TypeProblem
+from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import Catalog, OwnerThrough, TableSpec, ascii_lower
 from dp_sql.sensitivity.conditions import always_true
 from dp_sql.sensitivity.ownership import (
@@ -183,7 +184,9 @@ def _follows(left: Rows, right: Rows, condition: Expression) -> bool:
 
 
 def conjunction(parts: list[Expression]) -> Expression:
-    """Return the AND of one or more conditions."""
+    """Return the AND of conditions, TRUE for none."""
+    if not parts:
+        return Literal(value=True, type=sqltype.BOOLEAN)
     result = parts[0]
     for part in parts[1:]:
         result = functions.call("and", (result, part))

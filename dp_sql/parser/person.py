@@ -298,7 +298,7 @@ class PersonGroups:
                 call.bounds[0],
                 hint="CLAMP(x, low, high)",
             )
-        if call.name == "COUNT_IF":
+        if call.name == "COUNT_IF" and not call.extra:
             return self._count_if(call)
         kind, argument, fraction = self._read(call)
         order: tuple[Order, ...] = ()

@@ -68,6 +68,7 @@ class ReleaseBlock:
         self._keys: list[Key] = []
         self._written: list[tuple[exp.Expr, str]] = []  # keys as the text has them
         self._sets: list[tuple[int, ...]] = []
+        self._opening: list[str] = []  # the aliases inside which `_bare` is: none stands for itself
         self._calls = AggregateCalls(
             statement, scope, self._binder, self._owners, padded, self._source
         )
@@ -322,13 +323,15 @@ class ReleaseBlock:
     def _bare(self, node: exp.Column) -> exp.Expr:
         """Rewrite a column that is no key: an alias of the select list, or an error."""
         name = ascii_lower(node.name)
-        if not node.table and name in self._aliases:
+        if not node.table and name in self._aliases and name not in self._opening:
             target = self._aliases[name]
             if not any(
                 isinstance(c, exp.Column) and ascii_lower(c.name) == name
                 for c in target.find_all(exp.Column)
             ) or aggregates.has_aggregate(target):
+                self._opening.append(name)
                 rewritten = self._open(target)
+                self._opening.pop()
                 return rewritten if isinstance(rewritten, exp.Column) else exp.Paren(this=rewritten)
         if self._scope.find(node) is None:
             raise self._scope.unknown(node)

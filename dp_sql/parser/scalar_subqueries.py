@@ -130,11 +130,19 @@ class ScalarSubqueries:
                 hint="that column outside of the subquery: x + (SELECT …)",
             )
         pairs = [self._pair(part, relation, query) for part in correlated]
+        if not pairs and not is_protected(relation):
+            raise self._statement.unsupported(
+                "a column of the block around a subquery can be compared in its WHERE only.",
+                item,
+                hint="(SELECT COUNT(*) FROM …) + x, outside of the subquery",
+            )
         keys = [inner for inner, _ in pairs]
         aggregated = has_aggregate(item)
-        if aggregated and (query.args.get("limit") or query.args.get("offset")):
+        superfluous = next((k for k in ("limit", "offset", "order") if query.args.get(k)), None)
+        if aggregated and superfluous is not None:
+            word = "ORDER BY" if superfluous == "order" else superfluous.upper()
             raise self._statement.unsupported(
-                "an aggregate is one row: it needs no LIMIT.", query.args.get("limit") or query
+                f"an aggregate is one row: it needs no {word}.", query.args[superfluous]
             )
         place = self._by_public(relation, pairs)
         if place is not None and aggregated:

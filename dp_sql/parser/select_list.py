@@ -43,7 +43,8 @@ def _star(
             )
     left = {ascii_lower(node.name): node for node in star.args.get("except_") or []}
     made = {ascii_lower(node.alias): node for node in star.args.get("replace") or []}
-    names = {ascii_lower(node.this.name): node for node in star.args.get("rename") or []}
+    renamed = star.args.get("rename") or []
+    names = {ascii_lower(node.this.name if node.this else ""): node for node in renamed}
     known = {ascii_lower(n.name) for n in named}
     for name, node in (*left.items(), *made.items(), *names.items()):
         if name not in known:

@@ -9,6 +9,7 @@ from sqlglot import exp
 from dp_sql.parser import nearby
 from dp_sql.parser.aggregates import is_interval
 from dp_sql.parser.blocks import Blocks
+from dp_sql.parser.empty import check_filled
 from dp_sql.parser.linear import form_of
 from dp_sql.parser.lists import unfold
 from dp_sql.parser.options import check_places
@@ -35,8 +36,9 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
     tree = parsed.tree
     named = isinstance(tree, exp.Select) and all(isinstance(i, exp.Alias) for i in tree.expressions)
     ends = _ends(tree)
-    unfold(tree, catalog)
     statement = Statement(text, catalog, describe)
+    check_filled(statement, tree)
+    unfold(tree, catalog)
     check_places(statement, parsed.tree)
     bound = Blocks(statement).query(parsed.tree, Environment({}), top=True)
     if not isinstance(bound, OpenBlock):

@@ -117,7 +117,8 @@ def _centred(
 ) -> tuple[Expression, Grid]:
     """Return the distance from the middle of the bounds, which moments don't depend on, and its grid."""
     low, high = _ends(argument, columns, place, whose)
-    middle = float((low + high) / 2)
+    far = max(abs(low), abs(high)) > sys.float_info.max
+    middle = 0.0 if far else float((low + high) / 2)
     half = max(high - Fraction(middle), Fraction(middle) - low)
     if half > _LARGEST:
         text, position = (None, None) if place is None else place

@@ -206,10 +206,13 @@ def compare(
 
     Returned is which part of the charged epsilon their difference would really cost, at most 1.
     """
-    choices = [sum(call.kind == "choice" for call in some) for some in (before, after)]
-    if choices[0] != choices[1]:
-        # one neighbour has no key at all, and those of the other show here whatever their noise is
-        assert 0 in choices, told()
+    chosen = [[(c.where, c.asked) for c in some if c.kind == "choice"] for some in (before, after)]
+    if chosen[0] != chosen[1]:
+        # a set of groups is empty for one neighbour, and the other's key shows here whatever its noise is
+        fewer, more = sorted(chosen, key=len)
+        rest = iter(more)
+        assert len(fewer) < len(more), told()
+        assert all(one in rest for one in fewer), told()
         assert any(step.plan.private for step in steps), told()
         before, after = ([c for c in some if c.kind != "choice"] for some in (before, after))
     kinds = [(c.kind, c.where, c.asked) for c in before]
@@ -222,7 +225,14 @@ def compare(
         count = max((len(v) for v in [*one.values.values(), *other.values.values()]), default=0)
         step, place = steps[one.where[0]], one.where[1]
         absent = step.plan.vectors[place].nothing if place >= 0 else 0
-        moved = shifts(one.values, other.values, 0, count, absent)
+        old, new = one.values, other.values
+        apart = place >= 0 and step.plan.selection_relation is not None
+        if (
+            apart and place not in step.plan.selections
+        ):  # that a key shows on one side is delta's part
+            shared = old.keys() & new.keys()
+            old, new = ({key: some[key] for key in shared} for some in (old, new))
+        moved = shifts(old, new, 0, count, absent)
         if place >= 0:
             fact = step.facts.vectors[place]
             ball = isinstance(fact.contribution, Ball)

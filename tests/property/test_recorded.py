@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -138,23 +139,32 @@ MORE = {
 }
 
 
-@pytest.fixture(scope="module")
-def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[dp_sql.Connection]]]:
-    """Yield, by schema, the shop, the shop without a unit, and with a strange one more."""
+@contextmanager
+def opened_shops(folder: Path) -> Iterator[dict[str, list[dp_sql.Connection]]]:
+    """Open, by schema, the shop, the shop without a unit, and with a strange one more."""
     opened: dict[str, list[dp_sql.Connection]] = {"people": [], "visits": []}
     for name, changed in (("shop", {}), ("less", LESS), ("more", MORE)):
-        folder = tmp_path_factory.mktemp(name)
-        write_shop(folder)
+        place = folder / name
+        place.mkdir()
+        write_shop(place)
         with duckdb.connect() as data:
             for table in LESS:
-                data.execute(f"CREATE TABLE {table} AS FROM '{folder}/{table}.parquet'")
+                data.execute(f"CREATE TABLE {table} AS FROM '{place}/{table}.parquet'")
             for table, sql in changed.items():
-                data.execute(f"COPY ({sql}) TO '{folder}/{table}.parquet' (FORMAT parquet)")
+                data.execute(f"COPY ({sql}) TO '{place}/{table}.parquet' (FORMAT parquet)")
         for schema, connections in opened.items():
-            connections.append(dp_sql.connect(folder / f"{schema}.yaml", ledger=":memory:"))
-    yield opened
-    for connection in [c for connections in opened.values() for c in connections]:
-        connection.close()
+            connections.append(dp_sql.connect(place / f"{schema}.yaml", ledger=":memory:"))
+    try:
+        yield opened
+    finally:
+        for connection in [c for connections in opened.values() for c in connections]:
+            connection.close()
+
+
+@pytest.fixture(scope="module")
+def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[dp_sql.Connection]]]:
+    with opened_shops(tmp_path_factory.mktemp("shops")) as opened:
+        yield opened
 
 
 def report(name: str) -> None:

@@ -15,7 +15,9 @@ from dp_sql.audit.run import Finding, audit
 from dp_sql.audit.trials import trials
 from dp_sql.errors import ParameterError
 from dp_sql.executor import lower_relation
-from dp_sql.mechanisms import chooser, measurement, optimal
+from dp_sql.mechanisms import chooser, measurement, optimal, popular
+from dp_sql.mechanisms.chooser import Chooser
+from dp_sql.mechanisms.distinct import Counter
 from dp_sql.plan.relation import BoundGroups, Relation
 from dp_sql.schema.loader import load
 
@@ -92,15 +94,25 @@ def lucky() -> tuple[Any, str, Any]:
     )
 
 
-def weights(divisor: int) -> tuple[Any, str, Any]:
-    """Return a patch: noise on weights and on numbers of values that is too small."""
-    known: Callable[..., Any] = chooser.Chooser.laplace
+def faint(divisor: int) -> tuple[Any, str, Any]:
+    """Return a patch: noise on the weights of public values that is too small; the event stays whole."""
+    known = popular._noisy
 
-    def laplace(self: chooser.Chooser) -> tuple[int, int]:
-        lattice, scale = known(self)
+    def noisy(weights: Any, chooser: Chooser, sampler: Any) -> Any:
+        return known(weights, replace(chooser, epsilon=divisor * chooser.epsilon), sampler)
+
+    return popular, "_noisy", noisy
+
+
+def unsure(divisor: int) -> tuple[Any, str, Any]:
+    """Return a patch: noise on numbers of distinct values that is too small."""
+    known: Callable[..., Any] = Counter.noise
+
+    def noise(self: Counter, cap: int) -> tuple[int, int]:
+        lattice, scale = known(self, cap)
         return lattice, max(1, scale // divisor)
 
-    return chooser.Chooser, "laplace", laplace
+    return Counter, "noise", noise
 
 
 def unbounded_groups() -> tuple[Any, str, Any]:
@@ -125,8 +137,8 @@ BROKEN: dict[str, tuple[str, dict[str, Any], int, Callable[[], tuple[Any, str, A
     "exponential choices too quick": ("quantiles:exponential", {}, 3000, lambda: quick(12)),
     "modes too quick": ("mode:permute_and_flip", {}, 4000, lambda: quick(4)),
     "modes by exponential choice too quick": ("mode:exponential", {}, 8000, lambda: quick(5)),
-    "a quarter of the noise on weights": ("mode:noisy_max_laplace", {}, 8000, lambda: weights(4)),
-    "half the noise of distinct values": ("distinct", {}, 4000, lambda: weights(2)),
+    "a quarter of the noise on weights": ("mode:noisy_max_laplace", {}, 8000, lambda: faint(4)),
+    "half the noise of distinct values": ("distinct", {}, 4000, lambda: unsure(2)),
     "L0 ignored": ("count:laplace", {"level": "user"}, 1500, unbounded_groups),
     "rows of a person not bounded": ("count:laplace", {"level": "user"}, 4000, lambda: NO_ROW_LIMIT),
     "sums of a person not bounded": ("sum:laplace", {"level": "user"}, 4000, lambda: NO_ROW_LIMIT),

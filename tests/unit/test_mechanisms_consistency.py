@@ -301,3 +301,16 @@ def test_no_variance_grows() -> None:
     spread = (np.array(columns) ** 2).sum(axis=0)
     assert (spread <= 1 + 1e-6).all()
     assert spread.min() < 0.8
+
+
+def test_a_group_whose_middle_part_is_not_shown_hangs_on_the_coarse_one() -> None:
+    plans = [plan_of(names, private=("a",)) for names in (("a",), ("a", "b"), ("a", "b", "c"))]
+    keys: list[list[tuple[object, ...]]] = [
+        [("x",), ("y",)],
+        [("x", 1)],
+        [("x", 1, 3), ("y", 2, 4)],
+    ]
+    links = nesting(plans, keys)
+    assert links[0, 2].up.tolist() == [0, 1]
+    assert links[0, 2].direct.tolist() == [False, True]
+    assert links[1, 2].up.tolist() == [0, -1]

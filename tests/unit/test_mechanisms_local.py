@@ -282,3 +282,7 @@ def test_amounts_that_need_too_much_noise_are_refused() -> None:
         with pytest.raises(UnsupportedSQLError, match="noise beyond"):
             require_drawable(histogram(kind, 99, MEDIAN), chooser(1e-15))
     require_drawable(histogram(SMOOTH, 65536, MEDIAN), chooser(0.01))
+    with pytest.raises(
+        UnsupportedSQLError, match="noise beyond"
+    ):  # only the ladder's highest rung is
+        require_drawable(histogram(SMOOTH, 2**22, MEDIAN), chooser(1e-3))
