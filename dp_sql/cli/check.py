@@ -16,6 +16,7 @@ from dp_sql.cli.failures import message_of
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import DPSQLError, SchemaError
 from dp_sql.executor.duckdb_engine import DuckDBEngine
+from dp_sql.executor.sources import locate
 from dp_sql.places import ledger_place
 from dp_sql.privacy.unit import PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec, Catalog, TableSpec
@@ -122,7 +123,7 @@ def _unfinished(schema: Path, marked: tuple[Undecided, ...], error: SchemaError)
 def _faults(catalog: Catalog, database: str | None, data_dir: Path | None) -> Iterator[_Finding]:
     """Yield what the rows break; not one count is noisy."""
     try:
-        engine = DuckDBEngine(catalog, data_dir=data_dir, database=database)
+        engine = DuckDBEngine(catalog, locate(catalog, data_dir, database))
     except DPSQLError as error:
         yield _Finding(message_of(error), error=True)
         return
@@ -175,7 +176,7 @@ def _table(
     alone: the catalog without its other tables, whose faults are told with them.
     """
     try:
-        engine = DuckDBEngine(alone, data_dir=data_dir, database=database)
+        engine = DuckDBEngine(alone, locate(alone, data_dir, database))
         identity = engine.identity(name)
         engine.close()
     except DPSQLError as error:

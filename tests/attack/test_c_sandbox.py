@@ -213,7 +213,7 @@ def test_c127_what_has_no_end_above_the_aggregates_ends_in_time(people: Scene) -
 def test_c127_a_subquery_of_public_data_has_a_largest_size(
     people: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dp_sql.postprocess._MOST_STAGED", 100)
+    monkeypatch.setattr("dp_sql.postprocess.embedded._MOST_STAGED", 100)
     with pytest.raises(EngineError, match="more than 100 rows"):
         people.connection.sql(
             "SELECT COUNT(*) FROM people WHERE age IN (SELECT i FROM range(100000000000) r(i))",
