@@ -82,8 +82,11 @@ class Connection:
             sources = locate(self._catalog, folder, database)
             files = sources.public_parquet(self._catalog)
             engines: list[DuckDBEngine] = []
+
+            def rows_of(table: str) -> Mapping[str, Any]:
+                return engines[0].public_columns(table)
+
             with ThreadPoolExecutor(max_workers=1) as aside:  # a database takes its time to start
-                rows_of = lambda table: engines[0].public_columns(table)  # noqa: E731
                 above = (self._catalog, files, rows_of, self._sampler, worker)
                 started = aside.submit(open_above, *above)
                 undo.callback(lambda: started.exception() or started.result().close())
@@ -478,10 +481,10 @@ def connect(
     does (postgresql://…), or ":memory:" for one that is forgotten; by default it lies beside the
     data. analyst: who asks, for the ledger; None is the owner, who sees everybody's statements.
     reuse: whether what was released before is shown again at no cost; without it every statement is
-    drawn anew and paid, and nothing is kept for later. in_process: False to read the data in a process
-    of its own, within the limits that the schema gives it, True to read them in this one, without
-    limits; by default what the schema says, which is a process of its own unless it says
-    `in_process: true`.
+    drawn anew and paid, and nothing is kept for later. in_process: False to read the data, and to run
+    what is above the releases, in processes of their own, within the limits that the schema gives
+    them, True to do it in this one, without limits; by default what the schema says, which is
+    processes of their own unless it says `in_process: true`.
 
     Raises SchemaError, EngineError, LedgerError, or ParameterError for an analyst called "owner".
     """

@@ -1,4 +1,4 @@
-"""The tables of a catalog in a process of its own, with limits that it can exceed without harm to this one."""
+"""The tables of a catalog in a process of its own, which can exceed its limits without harm to this one."""
 
 from __future__ import annotations
 

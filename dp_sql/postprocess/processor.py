@@ -22,8 +22,7 @@ ABOVE = "what reads public data and results alone"
 def exceeded() -> EngineError:
     """Return the one error for everything that ends the process, or needs more than it may take."""
     return EngineError(
-        f"{ABOVE} failed in the database, or needed more than its limits; what was charged stays "
-        "charged, and what was released is free to ask for again.",
+        f"{ABOVE} failed in the database, or needed more than its limits; what was charged stays charged.",
         hint="fewer rows or shorter texts; `worker:` in the schema sets the limits",
     )
 
