@@ -39,7 +39,6 @@ _CLOSED = (
     "SET lock_configuration = true",
 )
 _FEW = 500  # rows of a released table that go as parameters; more are scanned as arrays
-_MOST_BOUND = 1000  # residuals whose columns are kept
 _MOST_STAGED = 1_000_000  # rows of a stage, which are Python values
 _MOST_READ = 100  # texts whose trees are kept
 _DESCRIBE = "DESCRIBE "
@@ -76,12 +75,12 @@ class DuckDBPostProcessor(PostProcessor):
         of the others. sampler: draws the noise of points (PLANAR_LAPLACE). memory: bytes that DuckDB
         may hold. seconds: that a statement may take, None where somebody else stops it.
         """
+        super().__init__()
         self._catalog = catalog
         self._public_columns = public_columns
         self._loaded: set[str] = set()
         self._lock = threading.RLock()
         self._shapes: dict[str, _Shape] = {}  # the released tables that there are
-        self._bound: dict[tuple[str, tuple[tuple[str, _Shape], ...]], Columns] = {}
         self._parsed: dict[str, Sequence[Any]] = {}
         self._connection = _new_database(memory)
         self._sampler = sampler
@@ -142,10 +141,7 @@ class DuckDBPostProcessor(PostProcessor):
         self._moves_points = True
 
     def _columns(self, residual: Residual, tables: Mapping[str, _Shape]) -> Columns:
-        """Return names and types as the residual has them: anew where it reads public tables."""
-        known = (residual.sql, tuple(tables.items()))
-        if known in self._bound and not residual.public_tables:
-            return self._bound[known]
+        """Return names and types as the residual has them."""
         self._load(residual.public_tables)
         self._define_planar(residual.sql)
         self._drop(self._shapes.keys() - tables.keys())
@@ -162,12 +158,7 @@ class DuckDBPostProcessor(PostProcessor):
             found = self._bind(residual.sql)
         except duckdb.Error as error:
             raise self._cant_bind(residual, read_complaint(error)) from None
-        if residual.row_items:
-            found = found[0][:-1], found[1][:-1]
-        if len(self._bound) >= _MOST_BOUND:
-            self._bound.clear()
-        self._bound[known] = found
-        return found
+        return (found[0][:-1], found[1][:-1]) if residual.row_items else found
 
     def _bind(self, sql: str) -> Columns:
         """Return names and types of a query, which is bound and not run. Raises duckdb.Error."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from dp_sql.errors import EngineError
 from dp_sql.plan.release import Residual
@@ -16,7 +17,10 @@ from dp_sql.postprocess.released import (
 )
 from dp_sql.schema.sqltype import SqlType
 
+_MOST_DESCRIBED = 1000  # residuals whose columns are kept
 ABOVE = "what reads public data and results alone"
+
+_Shape: TypeAlias = tuple[tuple[str, SqlType], ...]  # names and types of a table's columns
 
 
 def exceeded() -> EngineError:
@@ -37,6 +41,10 @@ class PostProcessor(ABC):
     Source:  [Dwork2014]
     """
 
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._described: dict[tuple[Residual, tuple[tuple[str, _Shape], ...]], Columns] = {}
+
     def describe(
         self, residual: Residual, tables: Mapping[str, Sequence[tuple[str, SqlType]]]
     ) -> Columns:
@@ -47,7 +55,15 @@ class PostProcessor(ABC):
         """
         if residual.shown and residual.named:
             return shown_columns(residual, tables)
-        return self._describe(residual, tables)
+        asked = residual, tuple((name, tuple(columns)) for name, columns in tables.items())
+        found = self._described.get(asked)
+        if found is None:
+            found = self._describe(residual, tables)
+            if not residual.public_tables:  # whose files could change
+                if len(self._described) >= _MOST_DESCRIBED:
+                    self._described.clear()
+                self._described[asked] = found
+        return found
 
     def columns(
         self,

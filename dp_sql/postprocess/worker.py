@@ -42,7 +42,8 @@ class WorkerPostProcessor(HeldWorker, PostProcessor):
         limits: WorkerSpec,
     ) -> None:
         """Open a worker. The arguments are those of `DuckDBPostProcessor`."""
-        super().__init__(spawn.ABOVE, limits, spills=False)
+        PostProcessor.__init__(self)
+        HeldWorker.__init__(self, spawn.ABOVE, limits, spills=False)
         self._catalog = plain(catalog)
         self._files = dict(files)
         self._public_columns = public_columns

@@ -345,7 +345,7 @@ def test_a_worker_gets_two_pipes_and_no_secret(
     process.end()
     os.close(read)
     os.close(end)
-    assert set(environment) <= {*spawn._KEPT, "LC_CTYPE"}
+    assert set(environment) <= {*spawn._KEPT, *spawn._SET, "LC_CTYPE"}
     assert files == ["0", "1", "2", "3"]  # 3 is the folder that was listed
     assert folder == "/"
     assert apart
