@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -31,6 +31,7 @@ from dp_sql.errors import (
 )
 from dp_sql.executor import spawn
 from dp_sql.executor.duckdb_engine import DuckDBEngine
+from dp_sql.executor.sources import locate
 from dp_sql.explain import explanation
 from dp_sql.joint import JOINT, Way, in_order, ways
 from dp_sql.mechanisms.sampler import sampler_named
@@ -43,7 +44,8 @@ from dp_sql.payment import answering, register, reserve
 from dp_sql.places import analyst_named, ledger_place
 from dp_sql.plan.accuracy import Accuracy
 from dp_sql.plan.release import Release
-from dp_sql.postprocess import Answer, PostProcessor, new_database
+from dp_sql.postprocess.opening import open_above
+from dp_sql.postprocess.released import Answer
 from dp_sql.privacy.amount import Amount
 from dp_sql.privacy.cost import Cost
 from dp_sql.repeats import TOPPED_UP, Draws, Known, Repeats
@@ -68,42 +70,41 @@ class Connection:
         reuse: bool = True,
         in_process: bool | None = None,
     ) -> None:
-        with spawn.prepared(wanted=not in_process):  # it loads while the schema is read
+        with (
+            spawn.prepared(wanted=not in_process),
+            ExitStack() as undo,
+        ):  # they load beside the schema
             self._catalog: Catalog = load(schema, database=database)
             self._analyst = OWNER if analyst is None else analyst_named(analyst)
             folder = None if data_dir is None else Path(data_dir)
             self._sampler = sampler_named(self._catalog.sampler)
             limits = self._catalog.worker
-            here = limits.in_process if in_process is None else in_process
+            worker = None if (limits.in_process if in_process is None else in_process) else limits
+            sources = locate(self._catalog, folder, database)
+            files = sources.public_parquet(self._catalog)
+            engines: list[DuckDBEngine] = []
+
+            def rows_of(table: str) -> Mapping[str, Any]:
+                return engines[0].public_columns(table)
+
             with ThreadPoolExecutor(max_workers=1) as aside:  # a database takes its time to start
-                started = aside.submit(new_database)
-                worker = None if here else limits
-                self._engine = DuckDBEngine(
-                    self._catalog, data_dir=folder, database=database, worker=worker
-                )
+                above = (self._catalog, files, rows_of, self._sampler, worker)
+                started = aside.submit(open_above, *above)
+                undo.callback(lambda: started.exception() or started.result().close())
+                self._engine = DuckDBEngine(self._catalog, sources, worker)
+                undo.callback(self._engine.close)
+            self._post = started.result()
+            engines.append(self._engine)
+            place = ledger_place(self._catalog, ledger, database, folder)
+            self._ledger = open_ledger(place)
+            undo.callback(self._ledger.close)
+            self._answers = open_answers(place, self._ledger)
+            self._identities = register(self._ledger, self._catalog, self._engine)
+            undo.pop_all()
         self._process = os.getpid()
         self._pace = Pace(bucketed=self._catalog.bucketed)
         self._session = Amounts()
         self._closed = False
-        try:
-            self._post = PostProcessor(
-                self._catalog,
-                self._engine.public_file,
-                self._engine.public_columns,
-                started.result(),
-                self._sampler,
-            )
-            place = ledger_place(self._catalog, ledger, database, folder)
-            self._ledger = open_ledger(place)
-            self._answers = open_answers(place, self._ledger)
-            try:
-                self._identities = register(self._ledger, self._catalog, self._engine)
-            except BaseException:
-                self._ledger.close()
-                raise
-        except BaseException:
-            self._engine.close()
-            raise
         parts = (self._catalog, self._engine, self._post, self._sampler, self._identities)
         self._reuse = reuse
         self._repeats = Repeats(self._answers if reuse else None, *parts, self._analyst)
@@ -343,8 +344,8 @@ class Connection:
 
     @property
     def confined(self) -> tuple[str, ...]:
-        """What the process that reads the data took from itself, in words; empty without one."""
-        return self._engine.confined
+        """What both workers took from themselves, in words; empty without them."""
+        return tuple(wall for wall in self._engine.confined if wall in self._post.confined)
 
     @property
     def catalog(self) -> Catalog:
@@ -476,10 +477,10 @@ def connect(
     does (postgresql://…), or ":memory:" for one that is forgotten; by default it lies beside the
     data. analyst: who asks, for the ledger; None is the owner, who sees everybody's statements.
     reuse: whether what was released before is shown again at no cost; without it every statement is
-    drawn anew and paid, and nothing is kept for later. in_process: False to read the data in a process
-    of its own, within the limits that the schema gives it, True to read them in this one, without
-    limits; by default what the schema says, which is a process of its own unless it says
-    `in_process: true`.
+    drawn anew and paid, and nothing is kept for later. in_process: False to read the data, and to run
+    what is above the releases, in processes of their own, within the limits that the schema gives
+    them, True to do it in this one, without limits; by default what the schema says, which is
+    processes of their own unless it says `in_process: true`.
 
     Raises SchemaError, EngineError, LedgerError, or ParameterError for an analyst called "owner".
     """

@@ -23,7 +23,8 @@ from dp_sql.plan.release import (
     PlannedRelease,
     Release,
 )
-from dp_sql.postprocess import PostProcessor, ReleasedColumn, array_type
+from dp_sql.postprocess.processor import PostProcessor
+from dp_sql.postprocess.released import ReleasedColumn, array_type
 from dp_sql.result import Interval
 from dp_sql.schema.sqltype import BIGINT, DOUBLE
 

@@ -37,7 +37,8 @@ from dp_sql.mechanisms.stored import from_bytes, to_bytes
 from dp_sql.mechanisms.topup import Noises
 from dp_sql.plan.fingerprint import CanonicalText
 from dp_sql.plan.release import Release, StageTable
-from dp_sql.postprocess import Answer, PostProcessor
+from dp_sql.postprocess.processor import PostProcessor
+from dp_sql.postprocess.released import Answer
 from dp_sql.privacy.cost import Cost
 from dp_sql.schema.catalog import Catalog
 from dp_sql.stages import Course, Prepared, Step, costs_of, fresh

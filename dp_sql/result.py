@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dp_sql.errors import EngineError, ParameterError
-from dp_sql.postprocess import Answer
+from dp_sql.postprocess.released import Answer
 from dp_sql.privacy.cost import Cost
 
 if TYPE_CHECKING:

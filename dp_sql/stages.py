@@ -45,12 +45,8 @@ from dp_sql.plan.rows import StageScan
 from dp_sql.planner.plan import limits_of
 from dp_sql.planner.selection import gaussian_allowed, shown_keys
 from dp_sql.planner.sets import plan_sets
-from dp_sql.postprocess import (
-    Answer,
-    PostProcessor,
-    ReleasedColumn,
-    number_column,
-)
+from dp_sql.postprocess.processor import PostProcessor
+from dp_sql.postprocess.released import Answer, ReleasedColumn, number_column
 from dp_sql.privacy.cost import FREE, Cost
 from dp_sql.result import Interval
 from dp_sql.sampling import cheaper

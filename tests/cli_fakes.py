@@ -11,7 +11,7 @@ from typing import Any
 from dp_sql.amounts import Amounts, read_amounts
 from dp_sql.demo import SCHEMA
 from dp_sql.parser.setting import read_setting
-from dp_sql.postprocess import Answer
+from dp_sql.postprocess.released import Answer
 from dp_sql.privacy.cost import Cost
 from dp_sql.result import Interval, Result
 from dp_sql.schema.catalog import Catalog

@@ -15,7 +15,9 @@ from dp_sql.cli.describe import budget_text, is_owner, owner_text
 from dp_sql.cli.failures import message_of
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import DPSQLError, SchemaError
+from dp_sql.executor.confine import missing
 from dp_sql.executor.duckdb_engine import DuckDBEngine
+from dp_sql.executor.sources import locate
 from dp_sql.places import ledger_place
 from dp_sql.privacy.unit import PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec, Catalog, TableSpec
@@ -67,7 +69,7 @@ def check_schema(
     errors = len(marked)
     with ExitStack() as stack:
         found, opened = _ledger(place, stack)
-        findings = [("ledger", [found])]
+        findings = [("ledger", [found]), ("workers", list(_walls(catalog)))]
         if catalog.people is not None:
             about = [] if opened is None else [_people(opened, catalog.unit, catalog.people)]
             head = (
@@ -122,7 +124,7 @@ def _unfinished(schema: Path, marked: tuple[Undecided, ...], error: SchemaError)
 def _faults(catalog: Catalog, database: str | None, data_dir: Path | None) -> Iterator[_Finding]:
     """Yield what the rows break; not one count is noisy."""
     try:
-        engine = DuckDBEngine(catalog, data_dir=data_dir, database=database)
+        engine = DuckDBEngine(catalog, locate(catalog, data_dir, database))
     except DPSQLError as error:
         yield _Finding(message_of(error), error=True)
         return
@@ -136,6 +138,18 @@ def _faults(catalog: Catalog, database: str | None, data_dir: Path | None) -> It
         yield _Finding(message_of(error), error=True)
     finally:
         engine.close()
+
+
+def _walls(catalog: Catalog) -> Iterator[_Finding]:
+    """Yield what keeps statements to themselves on this machine, and what doesn't."""
+    if catalog.worker.in_process:
+        yield _Finding("none: the process that connects reads the data, without limits and walls")
+        return
+    lacking = missing()
+    for wall, takes in lacking.items():
+        yield _Finding(f"not confined on this system: {wall}, which takes {takes}")
+    if not lacking:
+        yield _Finding("confined: files, network, memory, processor time and core dumps")
 
 
 def _summary(spec: TableSpec, catalog: Catalog) -> str:
@@ -175,7 +189,7 @@ def _table(
     alone: the catalog without its other tables, whose faults are told with them.
     """
     try:
-        engine = DuckDBEngine(alone, data_dir=data_dir, database=database)
+        engine = DuckDBEngine(alone, locate(alone, data_dir, database))
         identity = engine.identity(name)
         engine.close()
     except DPSQLError as error:

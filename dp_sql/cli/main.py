@@ -32,6 +32,9 @@ def program() -> NoReturn:
     By then the tables and the ledger are closed and no thread of ours runs. Taking the modules down
     one by one would take longer than a small query.
     """
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # numpy starts sooner; no matrix is multiplied
     try:
         main()
     except SystemExit as left:

@@ -1,4 +1,4 @@
-"""What a worker takes from itself before it reads a row: files, network, memory, core dumps.
+"""What a worker takes from itself before it reads a row or a text: files, network, memory, core dumps.
 
 Each is in force where the system has it. DuckDB's own settings hold everywhere.
 """
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _SET_DUMPABLE, _NO_NEW_PRIVS = 4, 38  # prctl
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # Landlock's system calls
 _FS_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}  # how many rights there are from each version on
+_LANDLOCK = {"files": 1, "network": 4}  # the version that each wall takes
+_TAKES = {"files": "Landlock, of Linux 5.13", "network": "Landlock for TCP, of Linux 6.7"}
 _READ = 1 << 2
 _FOLDER = sum(1 << bit for bit in (1, 2, 3, 4, 5, 7, 8))  # write, read, list, remove, make
 _TRUNCATE = 1 << 14
@@ -44,8 +46,10 @@ def harden() -> tuple[str, ...]:
     return ("core dumps",)
 
 
-def close_off(files: Iterable[Path], folder: str) -> tuple[str, ...]:
+def close_off(files: Iterable[Path], folder: str | None) -> tuple[str, ...]:
     """Take away every file but `files`, to read, and `folder`; and TCP. Returns what is in force.
+
+    files: also folders, with all that is in them.
 
     Claim:   whatever runs in this process later opens no other file and no TCP connection, starts no
              program, and signals no process outside.
@@ -53,12 +57,10 @@ def close_off(files: Iterable[Path], folder: str) -> tuple[str, ...]:
     Assumes: Linux 5.13 or later (6.7 for TCP, 6.12 for signals); no thread of the database runs yet.
     Source:  [Landlock2025]
     """
-    if sys.platform != "linux":
-        return ()
-    library = _library()
-    version = library.syscall(_CREATE, None, 0, 1)
+    version = _landlock()
     if version < 1:
         return ()
+    library = _library()
     rights = (1 << max(bits for least, bits in _FS_RIGHTS.items() if least <= version)) - 1
     asked = [rights, *([0b11] if version >= 4 else []), *([0b11] if version >= 6 else [])]
     attribute = struct.pack(f"={len(asked)}Q", *asked)
@@ -68,13 +70,29 @@ def close_off(files: Iterable[Path], folder: str) -> tuple[str, ...]:
     try:
         for path in (*map(str, files), *_SYSTEM):
             _allow(library, rules, path, _READ)
-        _allow(library, rules, folder, (_FOLDER | _TRUNCATE) & rights)
+        if folder is not None:
+            _allow(library, rules, folder, (_FOLDER | _TRUNCATE) & rights)
         done = library.syscall(_RESTRICT, rules, 0) == 0
     finally:
         os.close(rules)
     if not done:
         return ()
-    return ("files", "network") if version >= 4 else ("files",)
+    return tuple(wall for wall, least in _LANDLOCK.items() if version >= least)
+
+
+def _landlock() -> int:
+    """Return the version of Landlock that the kernel has, less than 1 where it has none."""
+    if sys.platform != "linux":
+        return 0
+    return int(_library().syscall(_CREATE, None, 0, 1))
+
+
+def missing() -> dict[str, str]:
+    """Return the walls that this system can't give a worker, each with what it would take."""
+    version, linux, windows = _landlock(), sys.platform == "linux", sys.platform == "win32"
+    found = {wall: _TAKES[wall] for wall, least in _LANDLOCK.items() if version < least}
+    found |= {} if linux else {"memory": "Linux"}
+    return found | (dict.fromkeys(("processor time", "core dumps"), "a Unix") if windows else {})
 
 
 def _allow(library: ctypes.CDLL, rules: int, path: str, rights: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,13 @@ import numpy as np
 from dp_sql.errors import EngineError
 from dp_sql.executor import lower_public, lower_relation
 from dp_sql.executor.database import DATA, STAGE, Database, Row
-from dp_sql.executor.duckdb_embedded import DuckDBEmbedded
 from dp_sql.executor.engine import Sums
 from dp_sql.executor.lower_distinct import distinct_sql
 from dp_sql.executor.lower_expression import identifier
 from dp_sql.executor.lower_histogram import histogram_sql
 from dp_sql.executor.lower_joined import joined_sql
 from dp_sql.executor.lower_sampled import sampled_sql
-from dp_sql.executor.sources import Sources, locate
+from dp_sql.executor.sources import Sources
 from dp_sql.executor.worker import WorkerDatabase
 from dp_sql.plan.facts import ExactTable, PairTable
 from dp_sql.plan.public import Image
@@ -36,28 +34,24 @@ class DuckDBEngine:
     def __init__(
         self,
         catalog: Catalog,
-        *,
-        data_dir: Path | None = None,
-        database: str | None = None,
+        sources: Sources,
         worker: WorkerSpec | None = None,
     ) -> None:
-        """Open the data of `catalog`.
+        """Open the data of `catalog`, which lie at `sources`.
 
         worker: the limits of a process of its own for DuckDB, None to run it in this one.
-        Raises EngineError where a file is missing, in use or no database, SchemaError where a
-        declared table or column isn't there.
+        Raises EngineError where a file is in use or no database, SchemaError where a declared table
+        or column isn't there.
         """
         self._catalog = catalog
-        self._sources: Sources = locate(catalog, data_dir, database)
+        self._sources = sources
         self._lock = threading.RLock()
         self._images: dict[Image, tuple[tuple[object, ...], ...] | None] = {}
         self._frequencies: dict[tuple[str, tuple[str, ...]], int] = {}
         self._contents: dict[str, str] = {}
         self._version: str | None = None
         self._database: Database = (
-            DuckDBEmbedded(catalog, self._sources)
-            if worker is None
-            else WorkerDatabase(catalog, self._sources, worker)
+            _here(catalog, sources) if worker is None else WorkerDatabase(catalog, sources, worker)
         )
 
     def statements(self, plan: PlannedRelease) -> tuple[str, ...]:
@@ -199,12 +193,6 @@ class DuckDBEngine:
             self._contents[table] = " ".join(map(str, numbers))
         return self._contents[table]
 
-    def public_file(self, table: str) -> str | None:
-        """Return the Parquet file of a public table, or None."""
-        file = self._sources.files.get(table)
-        parquet = file is not None and file.suffix.lower() == ".parquet"
-        return str(file) if parquet and self._catalog.tables[table].public else None
-
     def public_columns(self, table: str) -> Mapping[str, np.ndarray[Any, Any]]:
         """Return a public table's declared columns."""
         if not self._catalog.tables[table].public:
@@ -241,6 +229,12 @@ def _tables(
     if plan.selection_relation is None:
         return table, None
     return table, Sealed(_exact(next(results), _private(plan), 1))
+
+
+def _here(catalog: Catalog, sources: Sources) -> Database:
+    from dp_sql.executor.duckdb_embedded import DuckDBEmbedded  # noqa: PLC0415  a worker loads it
+
+    return DuckDBEmbedded(catalog, sources)
 
 
 def _private(plan: PlannedRelease) -> list[SqlType]:

@@ -82,9 +82,6 @@ class Engine(PublicFacts, Protocol):
     def public_columns(self, table: str) -> Mapping[str, np.ndarray[Any, Any]]:
         """Return a public table's declared columns, for the part above the releases."""
 
-    def public_file(self, table: str) -> str | None:
-        """Return the Parquet file that a public table is, or None where it isn't one file."""
-
     def interrupt(self) -> None:
         """Stop the statement that runs now, if there is one."""
 

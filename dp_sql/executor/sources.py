@@ -36,6 +36,14 @@ class Sources:
         """Return which files the tables have now, and when each was written last."""
         return tuple(_number(path) for path in (*self.files.values(), self.database) if path)
 
+    def public_parquet(self, catalog: Catalog) -> dict[str, str]:
+        """Return the Parquet files of public tables, by table."""
+        return {
+            name: str(file)
+            for name, file in self.files.items()
+            if file.suffix.lower() == ".parquet" and catalog.tables[name].public
+        }
+
     def identity(self, table: str, spec: TableSpec) -> str:
         """Return what the ledger knows a table by."""
         if spec.identity is not None:

@@ -1,4 +1,4 @@
-"""Starts the processes that hold the data, apart from everything else that this one has."""
+"""Starts the processes in which DuckDB runs, apart from everything else that this one has."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from typing import BinaryIO
 from dp_sql.errors import EngineError
 
 _PROGRAM = (
-    "import sys; sys.path += sys.argv[1:]; "
-    "from dp_sql.executor.worker_process import serve; serve()"
+    "import sys; sys.path += sys.argv[2:]; "
+    "from importlib import import_module; import_module(sys.argv[1]).serve()"
 )
+DATA = "dp_sql.executor.worker_process"  # the program of the process that reads the data
+ABOVE = "dp_sql.postprocess.process"  # and of that which runs what analysts write above releases
 _PACKAGES = ("dp_sql", "duckdb", "numpy")
 _KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "LANG", "LC_ALL", "TZ")
+_SET = {"OPENBLAS_NUM_THREADS": "1"}  # numpy's start takes half the time; nothing here multiplies
 NO_WORKER = "worker: {in_process: true} in the schema, if the process that connects is trusted"
 
 
 class WorkerProcess:
     """A Python that loads the database and waits for a schema on its standard input."""
 
-    def __init__(self) -> None:
-        """Start it. Raises EngineError where the system starts none."""
+    def __init__(self, program: str) -> None:
+        """Start it. program: a module that serves. Raises EngineError where the system starts none."""
         self._owner = os.getpid()
         flags = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
         try:
@@ -36,18 +39,18 @@ class WorkerProcess:
             # Why:     all other files are closed; the environment is a list of what stays.
             # Assumes: those variables hold no secret.  Source: [Python2025]
             self._process = subprocess.Popen(  # noqa: S603  our own program, with folders of packages
-                [sys.executable, *flags, "-c", _PROGRAM, *_folders()],
+                [sys.executable, *flags, "-c", _PROGRAM, program, *_folders()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd=Path(sys.executable).anchor,
-                env={name: os.environ[name] for name in _KEPT if name in os.environ},
+                env={n: os.environ[n] for n in _KEPT if n in os.environ} | _SET,
                 close_fds=True,
                 start_new_session=True,  # Ctrl-C in a terminal is for this process alone
             )
         except (OSError, ValueError):
             raise EngineError(
-                "the process that reads the data can't be started.", hint=NO_WORKER
+                "a process for the database can't be started.", hint=NO_WORKER
             ) from None
 
     @property
@@ -107,28 +110,29 @@ def _folders() -> list[str]:
 
 
 _lock = threading.Lock()
-_spare: WorkerProcess | None = None
+_spare: dict[str, WorkerProcess] = {}
 
 
 def prepare() -> None:
-    """Start a worker that the next engine takes: it loads while this process does something else."""
-    global _spare  # noqa: PLW0603  a process is a thing of the whole process
+    """Start workers that the next connection takes: they load while this process does something else."""
     with _lock:
-        if _spare is None or not _spare.runs or _spare.forked:
-            _spare = WorkerProcess()
+        for program in (DATA, ABOVE):
+            found = _spare.get(program)
+            if found is None or not found.runs or found.forked:
+                _spare[program] = WorkerProcess(program)
 
 
-def take() -> WorkerProcess:
+def take(program: str) -> WorkerProcess:
     """Return the worker that was prepared, or a new one."""
-    global _spare
     with _lock:
-        found, _spare = _spare, None
-    return found if found is not None and not found.forked and found.runs else WorkerProcess()
+        found = _spare.pop(program, None)
+    usable = found is not None and not found.forked and found.runs
+    return found if found is not None and usable else WorkerProcess(program)
 
 
 @contextmanager
 def prepared(*, wanted: bool) -> Iterator[None]:
-    """Have a worker ready for an engine that the body may make; one that isn't taken is ended."""
+    """Have workers ready for a connection that the body may make; those that aren't taken are ended."""
     if wanted:
         prepare()
     try:
@@ -138,8 +142,8 @@ def prepared(*, wanted: bool) -> Iterator[None]:
 
 
 def _discard() -> None:
-    global _spare
     with _lock:
-        found, _spare = _spare, None
-    if found is not None:
-        found.end()
+        found = list(_spare.values())
+        _spare.clear()
+    for process in found:
+        process.end()

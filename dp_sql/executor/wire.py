@@ -3,7 +3,7 @@
 Claim:   reading a message runs no code that its sender chose.
 Why:     JSON gives texts, numbers, lists and mappings; the few other values have a fixed constructor
          each; an array is copied from bytes as numbers of a listed type, never as objects.
-Assumes: only the parent's first message, with the schema, is a pickle, and only the worker reads it.
+Assumes: what is a pickle comes from the parent, and only a worker reads it.
 Source:  [Python2025]
 """
 
@@ -15,6 +15,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, BinaryIO
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +24,9 @@ from dp_sql.executor.database import Pairs, Row
 
 _LENGTH = 8  # bytes of a length, big-endian
 _SIZES = "sizes"
+_FLOATS = "<f8"
 _NUMBERS = frozenset("biufmM")  # numpy's kinds of plain numbers, dates among them
-_PLAIN = frozenset({int, float, str, bool, type(None)})
+_PLAIN: frozenset[type] = frozenset({int, float, str, bool, type(None)})
 _READERS: dict[str, Callable[[Any], object]] = {
     "$date": date.fromisoformat,
     "$timestamp": datetime.fromisoformat,
@@ -32,8 +34,15 @@ _READERS: dict[str, Callable[[Any], object]] = {
     "$interval": lambda parts: timedelta(*parts),
     "$decimal": Decimal,
     "$uuid": UUID,
+    "$bytes": bytes.fromhex,
+    "$zoned": lambda moment: _zoned(*moment),
+    "$list": list,
+    "$tuple": tuple,
+    "$map": dict,
 }
-_SCALARS = _PLAIN | {date, datetime, time, timedelta, Decimal, UUID}
+SCALARS = _PLAIN | {date, datetime, time, timedelta, Decimal, UUID}
+VALUES = SCALARS | {bytes, list, tuple, dict}
+"""What a row may hold: of protected data, and of an analyst's own answer."""
 
 
 def send(pipe: BinaryIO, message: Mapping[str, object], blobs: Sequence[bytes] = ()) -> None:
@@ -49,6 +58,11 @@ def send_bytes(pipe: BinaryIO, content: bytes) -> None:
     pipe.write(len(content).to_bytes(_LENGTH, "big"))
     pipe.write(content)
     pipe.flush()
+
+
+def size(message: Mapping[str, object], blobs: Sequence[bytes]) -> int:
+    """Return how many bytes are sent."""
+    return len(json.dumps(message, default=_written)) + sum(map(len, blobs))
 
 
 def receive(pipe: BinaryIO, most: int) -> tuple[dict[str, Any], list[bytes]]:
@@ -79,6 +93,8 @@ def _exactly(pipe: BinaryIO, size: int, most: int) -> bytes:
 def _written(value: object) -> dict[str, object]:
     """Return a value that JSON hasn't. Raises TypeError for one that has no place here."""
     match value:
+        case datetime(tzinfo=ZoneInfo() as zone):
+            return {"$zoned": [value.isoformat(), zone.key]}
         case datetime():
             return {"$timestamp": value.isoformat()}
         case date():
@@ -91,8 +107,27 @@ def _written(value: object) -> dict[str, object]:
             return {"$decimal": str(value)}
         case UUID():
             return {"$uuid": str(value)}
+        case bytes():
+            return {"$bytes": value.hex()}
         case _:
             raise TypeError(f"{type(value).__name__} isn't sent")
+
+
+def _zoned(text: str, zone: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(ZoneInfo(zone))
+
+
+def _nested(value: object) -> object:
+    """Return a value with marks on what JSON would give back as something else."""
+    match value:
+        case list():
+            return {"$list": [_nested(v) for v in value]}
+        case tuple():
+            return {"$tuple": [_nested(v) for v in value]}
+        case dict():
+            return {"$map": [[_nested(k), _nested(v)] for k, v in value.items()]}
+        case _:
+            return value
 
 
 def _read(found: dict[str, Any]) -> object:
@@ -104,34 +139,38 @@ def _read(found: dict[str, Any]) -> object:
 
 
 def rows_message(rows: Sequence[Row]) -> tuple[dict[str, object], list[bytes]]:
-    """Return rows as a message of columns and its arrays: integers of 64 bits, all else as JSON."""
+    """Return rows as a message of columns and its arrays: integers of 64 bits, floats, all else as JSON."""
     listed: list[object] = []
     blobs: list[bytes] = []
     for column in zip(*rows, strict=True):
-        numbers = _integers(column)
-        listed.append(column if numbers is None else None)
+        kind, numbers = _numbers(column)
+        listed.append([_nested(value) for value in column] if numbers is None else kind)
         blobs += [] if numbers is None else [numbers]
     return {"count": len(rows), "columns": listed}, blobs
 
 
-def _integers(column: Sequence[object]) -> bytes | None:
-    if set(map(type, column)) != {int}:
-        return None
+def _numbers(column: Sequence[object]) -> tuple[str | None, bytes | None]:
+    """Return how a column of numbers is listed, and its bytes; None where it is none."""
+    kinds = set(map(type, column))
+    if kinds == {float}:
+        return _FLOATS, np.array(column, _FLOATS).tobytes()
     try:
-        return np.array(column, "<i8").tobytes()
+        return None, np.array(column, "<i8").tobytes() if kinds == {int} else None
     except OverflowError:  # a HUGEINT
-        return None
+        return None, None
 
 
-def read_rows(message: Mapping[str, Any], blobs: Sequence[bytes]) -> list[Row]:
-    """Return received rows. Raises ValueError for columns that aren't, or hold something else."""
+def read_rows(
+    message: Mapping[str, Any], blobs: Sequence[bytes], kinds: frozenset[type] = SCALARS
+) -> list[Row]:
+    """Return received rows. Raises ValueError for columns that aren't, or hold other kinds of values."""
     waiting = iter(blobs)
     columns: list[list[object]] = []
     for column in message["columns"]:
-        if column is None:
-            columns.append(np.frombuffer(next(waiting, b"-"), "<i8").tolist())
+        if column is None or column == _FLOATS:
+            columns.append(np.frombuffer(next(waiting, b"-"), column or "<i8").tolist())
             continue
-        if not set(map(type, column)) <= _SCALARS:
+        if not set(map(type, column)) <= kinds:
             raise ValueError("a value of no known type")
         columns.append(column)
     if any(len(column) != message["count"] for column in columns):

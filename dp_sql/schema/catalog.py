@@ -231,11 +231,11 @@ class LedgerPlace(str):
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """The process that reads the data, and what one statement of ours may use of it.
+    """The processes that read the data and run what is above releases, and what a statement may use of one.
 
-    memory: bytes beyond what it holds when the data are open. seconds: of the clock. cpu_seconds: of
-    all its processors together, None for as many as they have in that time. in_process: there is
-    no such process, and these limits aren't kept.
+    memory: bytes beyond what it holds when it is open. seconds: of the clock. cpu_seconds: of
+    all its processors together, None for as many as they have in that time. in_process: there are
+    no such processes, and these limits aren't kept.
     """
 
     memory: int = 4 * 2**30

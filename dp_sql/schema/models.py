@@ -307,7 +307,7 @@ class Table(_Keys):
 
 
 class Worker(_Keys):
-    """Limits of the process that reads the data. They hold for each statement that it is sent."""
+    """Limits of the processes that read the data and run SQL. They hold for each statement that is sent."""
 
     memory: Memory | None = Field(
         default=None,
@@ -420,7 +420,8 @@ class SchemaFile(_Keys):
         default_factory=Mechanisms, description="The mechanisms that are allowed, for each purpose."
     )
     worker: Worker = Field(
-        default_factory=Worker, description="The process that reads the data, and its limits."
+        default_factory=Worker,
+        description="The processes that read the data and run SQL, and their limits.",
     )
     answer_time: Literal["exact", "bucketed"] = Field(
         default="exact",

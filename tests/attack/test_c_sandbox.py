@@ -10,7 +10,6 @@ rows or texts of a length that a value gives. The worker's walls are in tests/un
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -192,8 +191,7 @@ ENDLESS = (
 def test_c127_what_has_no_end_above_the_aggregates_ends_in_time(people: Scene) -> None:
     """A subquery of public data is read while the statement is planned, so nothing is charged."""
     post: Any = people.connection._post
-    catalog = post._catalog
-    post._catalog = replace(catalog, worker=replace(catalog.worker, seconds=0.3))
+    post._seconds, seconds = 0.3, post._seconds
     before = people.spent()
     try:
         for sql in (
@@ -207,13 +205,13 @@ def test_c127_what_has_no_end_above_the_aggregates_ends_in_time(people: Scene) -
             people.connection.sql(f"SELECT COUNT(*), ({ENDLESS}) FROM people", epsilon=1)
         assert people.spent() != before
     finally:
-        post._catalog = catalog
+        post._seconds = seconds
 
 
 def test_c127_a_subquery_of_public_data_has_a_largest_size(
     people: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dp_sql.postprocess._MOST_STAGED", 100)
+    monkeypatch.setattr("dp_sql.postprocess.embedded._MOST_STAGED", 100)
     with pytest.raises(EngineError, match="more than 100 rows"):
         people.connection.sql(
             "SELECT COUNT(*) FROM people WHERE age IN (SELECT i FROM range(100000000000) r(i))",

@@ -96,8 +96,9 @@ def run_steps(home: Path) -> list[str]:
 
 
 def shape(text: str) -> list[str]:
-    """Return the lines of an output without its rules, its spacing and its numbers."""
+    """Return the lines of an output without its rules, its spacing, its numbers and its machine's walls."""
     lines = [line for line in text.splitlines() if not line.startswith(("╭", "├", "╰"))]
+    lines = [line for line in lines if not line.startswith(("  confined", "  not confined"))]
     plain = (NUMBER.sub("N", line) for line in lines)
     plain = (line.replace("N ± N", "V").replace("N [N, N]", "V") for line in plain)
     return [re.sub(r"\s+", " ", line.replace("│", "|")).strip() for line in plain]

@@ -16,7 +16,7 @@ from dp_sql.executor import lower_rows, staging
 from dp_sql.mechanisms.sampler import ExactSampler
 from dp_sql.parser.statement import parse
 from dp_sql.plan.release import Query, Stage
-from dp_sql.postprocess import PostProcessor, new_database
+from dp_sql.postprocess.embedded import DuckDBPostProcessor
 from dp_sql.schema.catalog import Catalog
 
 STAGED = ("0", "1", "2", "a", "b", "-1", "2.5", "1e300", None)
@@ -30,13 +30,7 @@ class FamilyEngine(SmallEngine):
         super().__init__(family_catalog(), {name: rows for name, (_, rows) in PUBLIC.items()})
         self._parts: Sequence[Database] = ()
         self.query(f"CREATE SCHEMA {lower_rows.STAGE}")
-        self._post = PostProcessor(
-            family_catalog(),
-            lambda _: None,
-            self._public_columns,
-            new_database(),
-            ExactSampler(),
-        )
+        self._post = DuckDBPostProcessor(family_catalog(), {}, self._public_columns, ExactSampler())
         self._loaded: dict[str, tuple[Row, ...]] = dict.fromkeys(COLUMNS, ())
         self._prepared: list[str] = []
         self._read: list[str] = []

@@ -17,12 +17,14 @@ from oracle.small_engine import Row, literal
 from dp_sql import stages
 from dp_sql.amounts import Amounts, parts
 from dp_sql.executor.duckdb_engine import DuckDBEngine
+from dp_sql.executor.sources import locate
 from dp_sql.explain import explanation
 from dp_sql.mechanisms.sampler import Sampler, sampler_named
 from dp_sql.parser.scope import Describe
 from dp_sql.parser.statement import parse
 from dp_sql.plan.release import Release
-from dp_sql.postprocess import PostProcessor, new_database
+from dp_sql.postprocess.embedded import DuckDBPostProcessor
+from dp_sql.postprocess.processor import PostProcessor
 from dp_sql.privacy.cost import Cost
 from dp_sql.schema.catalog import Catalog
 
@@ -80,13 +82,13 @@ class World:
                 connection.execute(f'INSERT INTO "{table}" VALUES ({texts})')
         connection.close()
         self.catalog = replace(catalog, path=folder / "schema.yaml", database=f"duckdb:///{file}")
-        self.engine = DuckDBEngine(self.catalog)
+        sources = locate(self.catalog, None, None)
+        self.engine = DuckDBEngine(self.catalog, sources)
         self._sampler: Sampler = sampler_named("exact")
-        self.post = PostProcessor(
+        self.post: PostProcessor = DuckDBPostProcessor(
             self.catalog,
-            self.engine.public_file,
+            sources.public_parquet(self.catalog),
             self.engine.public_columns,
-            new_database(),
             self._sampler,
         )
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,7 @@ from dp_sql.cli.check import check_schema
 from dp_sql.connection import connect
 from dp_sql.demo import SCHEMA
 from dp_sql.errors import SchemaError
+from dp_sql.executor import confine
 
 
 @pytest.fixture
@@ -101,3 +103,26 @@ def test_a_wrong_schema_file_is_raised(schema: Path) -> None:
     edit(schema, "owner:", "ower:")
     with pytest.raises(SchemaError):
         check_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("system", "landlock", "told"),
+    [
+        ("linux", 6, "confined: files, network, memory, processor time and core dumps"),
+        ("linux", 3, "not confined on this system: network, which takes Landlock for TCP"),
+        ("linux", -1, "not confined on this system: files, which takes Landlock, of Linux 5.13"),
+        ("darwin", 0, "not confined on this system: memory, which takes Linux"),
+        ("win32", 0, "not confined on this system: processor time, which takes a Unix"),
+    ],
+)
+def test_walls_that_the_system_lacks_are_told(
+    system: str, landlock: int, told: str, schema: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confine, "_landlock", lambda: landlock)
+    monkeypatch.setattr("dp_sql.executor.confine.sys", SimpleNamespace(platform=system))
+    lines = check_schema(schema).lines
+    walls = lines[lines.index("workers") + 1 :]
+    assert any(line.strip().startswith(told) for line in walls)
+    edit(schema, "version: 1", "version: 1\nworker: {in_process: true}")
+    lines = check_schema(schema).lines
+    assert lines[lines.index("workers") + 1].strip().startswith("none: the process that connects")

@@ -14,7 +14,9 @@ from dp_sql.errors import QueryError
 from dp_sql.mechanisms.sampler import ExactSampler
 from dp_sql.parser.statement import parse
 from dp_sql.plan.release import Residual
-from dp_sql.postprocess import PostProcessor, ReleasedColumn, new_database, number_column
+from dp_sql.postprocess.embedded import DuckDBPostProcessor
+from dp_sql.postprocess.processor import PostProcessor
+from dp_sql.postprocess.released import ReleasedColumn, number_column
 from dp_sql.schema.loader import load
 from dp_sql.schema.sqltype import BIGINT, DATE, DOUBLE, VARCHAR, Kind, SqlType
 
@@ -23,7 +25,7 @@ EMPTY = "CREATE TABLE purchases (customer_id BIGINT, day DATE, cds BIGINT, dolla
 
 @pytest.fixture
 def post() -> Iterator[PostProcessor]:
-    made = PostProcessor(load(SCHEMA), lambda _: None, lambda _: {}, new_database(), ExactSampler())
+    made = DuckDBPostProcessor(load(SCHEMA), {}, lambda _: {}, ExactSampler())
     yield made
     made.close()
 

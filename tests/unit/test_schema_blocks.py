@@ -10,6 +10,7 @@ from schema_texts import changed, error_of, load_text
 
 from dp_sql.errors import SchemaError
 from dp_sql.executor.duckdb_engine import DuckDBEngine
+from dp_sql.executor.sources import locate
 from dp_sql.privacy.blocks import spanned
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 
@@ -137,7 +138,7 @@ def test_that_a_user_has_one_row_is_asked_of_the_database(
     connection.close()
     catalog = load_text(USER, tmp_path)
     if well:
-        DuckDBEngine(catalog).close()
+        DuckDBEngine(catalog, locate(catalog, None, None)).close()
         return
     with pytest.raises(SchemaError, match="each owner must have one row"):
-        DuckDBEngine(catalog)
+        DuckDBEngine(catalog, locate(catalog, None, None))

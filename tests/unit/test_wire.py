@@ -16,6 +16,9 @@ from dp_sql.errors import EngineError
 from dp_sql.executor import spawn, wire
 from dp_sql.executor.sources import locate
 from dp_sql.executor.worker import EXCEEDED, WorkerDatabase
+from dp_sql.plan.release import Residual
+from dp_sql.postprocess.processor import exceeded
+from dp_sql.postprocess.worker import WorkerPostProcessor
 from dp_sql.schema.loader import load
 
 SCHEMA = """\
@@ -82,7 +85,7 @@ def test_a_worker_that_was_taken_over_runs_nothing_here(
 ) -> None:
     """It opened the data, and answers the first statement with something else."""
     fake = Fake(frame({"sizes": [], "confined": []}) + said)
-    monkeypatch.setattr(spawn, "take", lambda: fake)
+    monkeypatch.setattr(spawn, "take", lambda _: fake)
     (tmp_path / "a.csv").write_text("x\n1\n", encoding="utf-8")
     (tmp_path / "s.yaml").write_text(SCHEMA, encoding="utf-8")
     catalog = load(tmp_path / "s.yaml")
@@ -92,6 +95,39 @@ def test_a_worker_that_was_taken_over_runs_nothing_here(
     assert str(caught.value) == EXCEEDED
     assert fake.requests.getvalue().count(b"SELECT 1") == 1  # never sent again
     database.close()
+    assert "DPSQL_EVIL" not in subprocess.check_output(["/usr/bin/env"], text=True)
+
+
+NAMED = {"sizes": [8], "names": ["a"], "types": ["b"], "count": 1}
+ABOVE = [
+    *SAID,
+    frame({**NAMED, "columns": []}, b"12345678"),
+    frame({**NAMED, "columns": [["x"], ["y"]]}, b"12345678"),
+    frame({**NAMED, "columns": ["<f8"]}, b"12345678"),
+    frame({**NAMED, "sizes": [16], "columns": [["x"]]}, b"1234567812345678"),
+    frame({**NAMED, "columns": [[{"$zoned": ["2020-01-01", "../../etc/passwd"]}]]}, b"12345678"),
+    frame({**NAMED, "columns": [[{"$map": [[{"$list": []}, 1]]}]]}, b"12345678"),
+    frame(
+        {"sizes": [], "error": "alice", "message": "", "hint": None, "whole": "", "position": []}
+    ),
+    frame({"sizes": [], "error": "query", "message": "", "hint": "", "whole": "", "position": "x"}),
+]
+
+
+@pytest.mark.parametrize("said", ABOVE, ids=range(len(ABOVE)))
+def test_a_worker_above_the_releases_that_was_taken_over_runs_nothing_here(
+    said: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = Fake(frame({"sizes": [], "confined": []}) + said)
+    monkeypatch.setattr(spawn, "take", lambda _: fake)
+    (tmp_path / "s.yaml").write_text(SCHEMA, encoding="utf-8")
+    catalog = load(tmp_path / "s.yaml")
+    post = WorkerPostProcessor(catalog, {}, lambda _: {}, catalog.worker)
+    with pytest.raises(EngineError) as caught:
+        post.run(Residual("SELECT 1", "", "", ()), {}, ("a",))
+    assert str(caught.value) == str(exceeded())
+    assert fake.requests.getvalue().count(b"SELECT 1") == 1
+    post.close()
     assert "DPSQL_EVIL" not in subprocess.check_output(["/usr/bin/env"], text=True)
 
 

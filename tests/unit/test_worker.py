@@ -331,18 +331,21 @@ PROBE = (
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells")
-def test_a_worker_gets_two_pipes_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("program", [spawn.DATA, spawn.ABOVE])
+def test_a_worker_gets_two_pipes_and_no_secret(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(spawn, "_PROGRAM", PROBE)
     for name in ("PGPASSWORD", "PYTHONPATH", "AWS_SECRET_ACCESS_KEY", "PYTHONSTARTUP"):
         monkeypatch.setenv(name, "secret")
     read, end = os.pipe()
     os.set_inheritable(read, True)  # noqa: FBT003  as a careless program does
-    process = spawn.WorkerProcess()
+    process = spawn.WorkerProcess(program)
     environment, files, folder, apart = json.loads(process.answers.read())
     process.end()
     os.close(read)
     os.close(end)
-    assert set(environment) <= {*spawn._KEPT, "LC_CTYPE"}
+    assert set(environment) <= {*spawn._KEPT, *spawn._SET, "LC_CTYPE"}
     assert files == ["0", "1", "2", "3"]  # 3 is the folder that was listed
     assert folder == "/"
     assert apart

@@ -1,4 +1,4 @@
-"""The analyst's SQL above the releases, run by a DuckDB that holds released and public values only."""
+"""A kept DuckDB that holds released and public values only, and runs the analyst's SQL over them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import duckdb
 import numpy as np
 
 from dp_sql.complaint import Complaint, position_in, read_complaint
-from dp_sql.dataclass import dataclass
 from dp_sql.errors import EngineError, QueryError
 from dp_sql.executor.database import STOPPED, within
 from dp_sql.mechanisms.planar import PlanarLaplace
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.plan.release import GROUP_NUMBER, Residual
 from dp_sql.plan.sql_text import identifier, text_literal
+from dp_sql.postprocess.processor import ABOVE, PostProcessor, exceeded
+from dp_sql.postprocess.released import Answer, Columns, ReleasedColumn, shown_columns
 from dp_sql.schema.catalog import Catalog
-from dp_sql.schema.sqltype import BIGINT, DOUBLE, Kind, SqlType
+from dp_sql.schema.sqltype import SqlType
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,16 +32,13 @@ _SETTINGS = (
     "SET python_enable_replacements = false",
     "SET error_on_division_by_zero = false",
     "SET errors_as_json = true",
-    "SET memory_limit = '4GB'",
 )
 _CLOSED = (
     "SET temp_directory = ''",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
-_NUMBERS = ((BIGINT, np.dtype(np.int64)), (DOUBLE, np.dtype(np.float64)))  # DuckDB gives them back
 _FEW = 500  # rows of a released table that go as parameters; more are scanned as arrays
-_MOST_BOUND = 1000  # residuals whose columns are kept
 _MOST_STAGED = 1_000_000  # rows of a stage, which are Python values
 _MOST_READ = 100  # texts whose trees are kept
 _DESCRIBE = "DESCRIBE "
@@ -53,73 +51,42 @@ _CLAMP = "CREATE MACRO clamp(x, lo, hi) AS CASE WHEN x < lo THEN lo WHEN x > hi 
 
 
 _Shape: TypeAlias = tuple[tuple[str, SqlType], ...]  # names and types of a table's columns
-_Columns: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]  # names, types
 
 
-@dataclass(frozen=True, slots=True)
-class ReleasedColumn:
-    """One column of a released table: a key (`values` are Python values) or noisy numbers."""
-
-    name: str
-    type: SqlType
-    values: Sequence[object] | NDArray[Any]
+_MEMORY = 4 * 10**9  # bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The rows of a residual. types: DuckDB's names. groups: by row, or empty where rows aren't groups."""
-
-    columns: tuple[str, ...]
-    types: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
-    groups: tuple[int, ...]
-
-
-def new_database() -> Any:
-    """Return a connection to a database that is still empty and open, for a `PostProcessor`."""
-    connection = duckdb.connect(":memory:")
-    for statement in (
-        *_SETTINGS,
-        "CREATE SCHEMA released",
-        'CREATE SCHEMA "public"',
-        _CLAMP,
-        *_INTERVALS,
-    ):
-        connection.execute(statement)
-    return connection
-
-
-class PostProcessor:
-    """One kept connection for everything above the release boundary. Safe to share between threads."""
+class DuckDBPostProcessor(PostProcessor):
+    """One kept connection for everything above the release boundary."""
 
     def __init__(
         self,
         catalog: Catalog,
-        public_file: Callable[[str], str | None],
+        files: Mapping[str, str],
         public_columns: Callable[[str], Mapping[str, NDArray[Any]]],
-        database: Any,
         sampler: Sampler,
+        *,
+        memory: int = _MEMORY,
+        seconds: float | None = None,
     ) -> None:
-        """Make a new database this one's. The callables give a public table's file, or its columns.
+        """Open a database of its own.
 
-        database: from `new_database`. sampler: draws the noise of points (PLANAR_LAPLACE).
+        files: of the public tables that are Parquet files, by table. public_columns: gives the columns
+        of the others. sampler: draws the noise of points (PLANAR_LAPLACE). memory: bytes that DuckDB
+        may hold. seconds: that a statement may take, None where somebody else stops it.
         """
+        super().__init__()
         self._catalog = catalog
         self._public_columns = public_columns
         self._loaded: set[str] = set()
         self._lock = threading.RLock()
         self._shapes: dict[str, _Shape] = {}  # the released tables that there are
-        self._bound: dict[tuple[str, tuple[tuple[str, _Shape], ...]], _Columns] = {}
         self._parsed: dict[str, Sequence[Any]] = {}
-        self._connection = database
+        self._connection = _new_database(memory)
         self._sampler = sampler
+        self._seconds = seconds
         self._moves_points = False
-        run = database.execute
-        files = {
-            name: file
-            for name, spec in catalog.tables.items()
-            if spec.public and (file := public_file(name)) is not None
-        }
+        run = self._connection.execute
         for name, spec in catalog.tables.items():
             columns = ", ".join(f"{identifier(c.name)} {c.type}" for c in spec.columns.values())
             run(
@@ -139,22 +106,13 @@ class PostProcessor:
         for setting in _CLOSED:
             run(setting)
 
-    def describe(
+    def _describe(
         self, residual: Residual, tables: Mapping[str, Sequence[tuple[str, SqlType]]]
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the answer's column names and types, from binding over empty tables.
-
-        Raises QueryError where DuckDB can't bind the statement. Nothing is read, nothing depends on
-        protected values.
-        """
+    ) -> Columns:
+        """Return names and types of an answer, of which the analyst's own text may give the names."""
         with self._lock:
-            if not self._moves_points and _PLANAR in residual.sql.lower():
-                self._define_planar()
             if residual.shown:
-                (columns,) = tables.values()
-                kinds = {name: str(kind) for name, kind in columns}
-                names = tuple(name for _, name in residual.shown)
-                types = tuple(kinds[column] for column, _ in residual.shown)
+                names, types = shown_columns(residual, tables)
             else:
                 names, types = self._columns(residual, {n: tuple(c) for n, c in tables.items()})
             if not residual.named:
@@ -168,8 +126,10 @@ class PostProcessor:
                             ))  # fmt: skip
             return names, types
 
-    def _define_planar(self) -> None:
-        """Define PLANAR_LAPLACE, for which DuckDB's driver takes a tenth of a second to get ready."""
+    def _define_planar(self, sql: str) -> None:
+        """Define PLANAR_LAPLACE for a text that has it; it takes longer than anything else here."""
+        if self._moves_points or _PLANAR not in sql.lower():
+            return
         self._connection.create_function(
             _PLANAR,
             PlanarLaplace(self._sampler).__call__,
@@ -180,12 +140,10 @@ class PostProcessor:
         )
         self._moves_points = True
 
-    def _columns(self, residual: Residual, tables: Mapping[str, _Shape]) -> _Columns:
-        """Return names and types as the residual has them: anew where it reads public tables."""
-        known = (residual.sql, tuple(tables.items()))
-        if known in self._bound and not residual.public_tables:
-            return self._bound[known]
+    def _columns(self, residual: Residual, tables: Mapping[str, _Shape]) -> Columns:
+        """Return names and types as the residual has them."""
         self._load(residual.public_tables)
+        self._define_planar(residual.sql)
         self._drop(self._shapes.keys() - tables.keys())
         for name, columns in tables.items():
             if self._shapes.get(name) != columns:
@@ -200,14 +158,9 @@ class PostProcessor:
             found = self._bind(residual.sql)
         except duckdb.Error as error:
             raise self._cant_bind(residual, read_complaint(error)) from None
-        if residual.row_items:
-            found = found[0][:-1], found[1][:-1]
-        if len(self._bound) >= _MOST_BOUND:
-            self._bound.clear()
-        self._bound[known] = found
-        return found
+        return (found[0][:-1], found[1][:-1]) if residual.row_items else found
 
-    def _bind(self, sql: str) -> _Columns:
+    def _bind(self, sql: str) -> Columns:
         """Return names and types of a query, which is bound and not run. Raises duckdb.Error."""
         try:
             relation = self._connection.sql(*self._read(sql))
@@ -224,17 +177,6 @@ class PostProcessor:
             self._parsed[sql] = self._connection.extract_statements(sql)
         return self._parsed[sql]
 
-    def columns(
-        self,
-        sql: str,
-        public_tables: tuple[str, ...],
-        tables: Mapping[str, Sequence[tuple[str, SqlType]]],
-    ) -> tuple[tuple[str, str], ...]:
-        """Return the column names and types of a text above the releases, as `describe` does."""
-        nameless = Residual(sql, sql, sql, public_tables, named=True)
-        names, types = self.describe(nameless, tables)
-        return tuple(zip(names, types, strict=True))
-
     def texts(
         self,
         sql: str,
@@ -247,6 +189,7 @@ class PostProcessor:
         items = ", ".join(f"CAST(c{i} AS VARCHAR)" for i in range(width))
         with self._failures(), self._released(tables):
             self._load(public_tables)
+            self._define_planar(sql)
             found: list[tuple[str | None, ...]] = self._connection.execute(
                 f"SELECT {items} FROM ({sql}) AS stage_({names}) LIMIT {_MOST_STAGED + 1}"
             ).fetchall()
@@ -269,7 +212,7 @@ class PostProcessor:
             if own.same(found):
                 told, position = own, position_in(residual.plain, own, len(_DESCRIBE))
         return QueryError(
-            f"what reads public data and results alone can't be run: {told.message}",
+            f"{ABOVE} can't be run: {told.message}",
             hint=told.hint or "what DuckDB has, with CAST where the types differ",
             text=residual.original,
             position=position,
@@ -284,16 +227,13 @@ class PostProcessor:
         found = self._read(sql)
         return len(found) == 1 and found[0].type == duckdb.StatementType.SELECT
 
-    def run(
+    def _run(
         self,
         residual: Residual,
         tables: Mapping[str, Sequence[ReleasedColumn]],
         names: tuple[str, ...],
     ) -> Answer:
-        """Return the answer over released tables. Raises EngineError where DuckDB fails."""
-        numbers = _numbers(residual, tables)
-        if numbers is not None:
-            return Answer(names, *numbers)
+        """Return types, rows and groups of an answer under the names that it has."""
         with self._failures():
             types, rows = self._answer(residual, tables)
         if not residual.row_items:
@@ -316,6 +256,7 @@ class PostProcessor:
                     return self._fetched(text, parameters)
         with self._released(tables):
             self._load(residual.public_tables)
+            self._define_planar(residual.sql)
             return self._fetched(residual.sql)
 
     def _fetched(
@@ -371,15 +312,22 @@ class PostProcessor:
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
         """Tell what failed in the body, which has as long as a statement over the data."""
-        with self._lock, within(self._catalog.worker.seconds, self._connection.interrupt):
+        clock = (
+            contextlib.nullcontext()
+            if self._seconds is None
+            else within(self._seconds, self.interrupt)
+        )
+        with self._lock, clock:
             try:
                 yield
             except duckdb.InterruptException:
                 raise EngineError(STOPPED) from None
+            except duckdb.OutOfMemoryException:
+                raise exceeded() from None
             except duckdb.Error as error:  # the values are released, so the text may be shown
                 text = read_complaint(error).message
                 raise EngineError(
-                    f"what reads public data and results alone failed: {text}",
+                    f"{ABOVE} failed: {text}",
                     hint="TRY_CAST, or a condition that keeps such values out",
                 ) from None
 
@@ -422,6 +370,11 @@ class PostProcessor:
                 self._connection.unregister("staged_")
             self._loaded.add(name)
 
+    @property
+    def confined(self) -> tuple[str, ...]:
+        """Nothing: this is the process that connects, or the worker, which knows itself."""
+        return ()
+
     def interrupt(self) -> None:
         """Stop the statement that runs now."""
         self._connection.interrupt()
@@ -432,22 +385,18 @@ class PostProcessor:
             self._connection.close()
 
 
-def _numbers(
-    residual: Residual, tables: Mapping[str, Sequence[ReleasedColumn]]
-) -> tuple[tuple[str, ...], list[tuple[Any, ...]], tuple[int, ...]] | None:
-    """Return types, rows and groups where the answer is released numbers as they are, else None."""
-    if not residual.shown or residual.order:
-        return None
-    (columns,) = tables.values()
-    numbers = {
-        c.name: (str(c.type), c.values.tolist())
-        for c in columns
-        if isinstance(c.values, np.ndarray) and (c.type, c.values.dtype) in _NUMBERS
-    }
-    if any(column not in numbers for column, _ in residual.shown):
-        return None
-    types, values = zip(*(numbers[column] for column, _ in residual.shown), strict=True)
-    return types, list(zip(*values, strict=True)), tuple(numbers[GROUP_NUMBER][1])
+def _new_database(memory: int) -> Any:
+    connection = duckdb.connect(":memory:")
+    for statement in (
+        *_SETTINGS,
+        f"SET memory_limit = '{memory}B'",
+        "CREATE SCHEMA released",
+        'CREATE SCHEMA "public"',
+        _CLAMP,
+        *_INTERVALS,
+    ):
+        connection.execute(statement)
+    return connection
 
 
 def _sent(columns: Sequence[ReleasedColumn]) -> tuple[str, list[list[Any]]]:
@@ -483,13 +432,3 @@ def _list_type(values: NDArray[Any]) -> str:
             return "DOUBLE[]"
         case _:
             return "VARCHAR[]"
-
-
-def number_column(count: int) -> ReleasedColumn:
-    """Return the column that numbers the groups of a released table."""
-    return ReleasedColumn(GROUP_NUMBER, BIGINT, np.arange(count, dtype=np.int64))
-
-
-def array_type(kind: SqlType) -> type[np.int64 | np.float64]:
-    """Return the numpy type of an aggregate's column."""
-    return np.int64 if kind.kind is Kind.BIGINT else np.float64
