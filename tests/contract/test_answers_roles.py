@@ -133,8 +133,10 @@ FORGED = [
     "TRUNCATE answers, seen",
     "UPDATE answers SET body = ''",
     "UPDATE answers SET used = 9223372036854775807",
-    "INSERT INTO answers SELECT 'z', query_id, identities, body, size, used, root, noise, digest "
-    "FROM answers",
+    (
+        "INSERT INTO answers SELECT 'z', query_id, identities, body, size, used, root, noise, digest "
+        "FROM answers"
+    ),
     "INSERT INTO answers VALUES ('z', 'of-ada', '[\"b\"]', '', 0, 0, '', '', '')",
     "INSERT INTO answers VALUES ('z', 'of-ada', '[]', '', 0, 0, '', '', '')",
     "INSERT INTO answers VALUES ('z', 'nothing', '[\"a\"]', '', 0, 0, '', '', '')",
