@@ -87,12 +87,16 @@ def _starred(scope: Scope, star: exp.Star, table: str) -> list[exp.Column]:
     if table:
         sources = [s for s in scope.sources if ascii_lower(s.alias) == ascii_lower(table)]
         if not sources:
-            raise scope.statement.wrong(f"no table is called {table!r} here.", star)
+            tables = ", ".join(s.alias for s in scope.sources)
+            raise scope.statement.wrong(
+                f"no table is called {table!r} here.", star, hint=f"one of {tables}"
+            )
         named = sources[0].columns
         found = [exp.column(n.name, table=sources[0].alias, quoted=True) for n in named]
     for name, node in left.items():
         if all(ascii_lower(c.name) != name for c in found):
-            raise scope.statement.wrong(f"* has no column {name!r}.", node)
+            names = ", ".join(c.name for c in found)
+            raise scope.statement.wrong(f"* has no column {name!r}.", node, hint=f"one of {names}")
     return [c for c in found if ascii_lower(c.name) not in left]
 
 

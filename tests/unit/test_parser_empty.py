@@ -34,11 +34,11 @@ REFUSED = {
     "(SELECT FROM visits AS v WHERE v.user_id = u.user_id) AS t ON TRUE": "names no columns",
     "SELECT COUNT(*) FROM (SELECT * RENAME (*) FROM visits)": "has no column ''",
     "SELECT COUNT(*) FROM users AS u WHERE (SELECT COUNT(*) FROM visits ORDER BY amount > u.user_id) > 1":
-        "needs no ORDER BY",
+        "in its WHERE",
     "SELECT COUNT(*) FROM visits AS v WHERE (SELECT COUNT(*) + v.minutes FROM regions) > 1":
-        "in its WHERE only",
+        "in its WHERE",
     "SELECT COUNT(*) FROM visits AS v WHERE (SELECT COUNT(*) + v.minutes FROM users) > 1":
-        "rows of one person",
+        "in its WHERE",
     "SELECT SUM(amount) * amount AS amount FROM visits": "has many values",
     "SELECT b AS a, a AS b, COUNT(*) FROM visits": "no column is called 'b'",
     "SELECT SUM(amount) * b AS a, COUNT(*) * a AS b FROM visits": "no column is called 'b'",
