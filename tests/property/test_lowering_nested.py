@@ -223,7 +223,7 @@ def _expressions(seed: int, count: int, depth: int) -> list[Expression]:
     return [grown(rng, rng.randint(1, depth)) for _ in range(count)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 2, 3))])
 def test_nested_expressions_are_total_and_canonical(
     connection: duckdb.DuckDBPyConnection, seed: int
 ) -> None:
@@ -238,7 +238,7 @@ def test_nested_expressions_are_total_and_canonical(
                 assert value != 0 or math.copysign(1, value) > 0, (expression, text)
 
 
-@pytest.mark.parametrize("seed", range(100, 102))
+@pytest.mark.parametrize("seed", [100, pytest.param(101, marks=pytest.mark.slow)])
 def test_nested_expressions_are_total_in_filters_and_sums(
     connection: duckdb.DuckDBPyConnection, seed: int
 ) -> None:
@@ -300,7 +300,9 @@ def holds(domain: Domain, value: object, *, loose: Fraction) -> bool:
     return low and high and on_grid
 
 
-@pytest.mark.parametrize("seed", range(200, 206))
+@pytest.mark.parametrize(
+    "seed", [200, 201, *(pytest.param(s, marks=pytest.mark.slow) for s in range(202, 206))]
+)
 def test_values_lie_in_the_derived_domain(connection: duckdb.DuckDBPyConnection, seed: int) -> None:
     bounded = 0
     for expression in _expressions(seed, 60, 3):

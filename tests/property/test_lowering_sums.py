@@ -81,7 +81,7 @@ def summed(measure: Measure, rows: str, key: str = "") -> str:
     return f"SELECT {', '.join([*keys, *components(measure, names)])} FROM ({sums}) AS sums_"
 
 
-@pytest.mark.parametrize("threads", [1, 8])
+@pytest.mark.parametrize("threads", [8, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("index", range(len(TYPES)), ids=map(str, TYPES))
 def test_sums_are_pythons_bit_by_bit(
     connection: duckdb.DuckDBPyConnection, index: int, threads: int

@@ -101,9 +101,9 @@ def examine(
 
 
 def test_hostile_rows_change_nothing_but_numbers(worlds: list[World]) -> None:
-    counts = examine(worlds, (f"hostile-{i}" for i in range(130)))
+    counts = examine(worlds, (f"hostile-{i}" for i in range(90)))
     print(f"\nnoninterference: {dict(counts)}, 4 data sets each")  # noqa: T201
-    assert counts["answered"] >= 85
+    assert counts["answered"] >= 58
 
 
 def test_hostile_rows_of_a_person_change_nothing_but_numbers(worlds: list[World]) -> None:

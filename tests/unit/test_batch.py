@@ -54,6 +54,7 @@ def epsilons(results: list[dp_sql.Result]) -> list[Fraction]:
     return [r.cost["people"].epsilon if r.cost else Fraction(0) for r in results]
 
 
+@pytest.mark.slow
 def test_statements_of_a_batch_read_samples_of_their_own(people: dp_sql.Connection) -> None:
     sizes = set()
     for _ in range(6):
