@@ -82,7 +82,13 @@ def summed(measure: Measure, rows: str, key: str = "") -> str:
 
 
 @pytest.mark.parametrize("threads", [8, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("index", range(len(TYPES)), ids=map(str, TYPES))
+@pytest.mark.parametrize(
+    "index",
+    [
+        pytest.param(i, id=str(t), marks=[pytest.mark.slow] if i % 2 else [])
+        for i, t in enumerate(TYPES)
+    ],
+)
 def test_sums_are_pythons_bit_by_bit(
     connection: duckdb.DuckDBPyConnection, index: int, threads: int
 ) -> None:

@@ -45,7 +45,7 @@ REASONS: Counter[str] = Counter()
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(1000), Fraction(1, 10**13))
 MOST_NEIGHBOURS = 3
 ZEROED = 12
-STATEMENTS = 45
+STATEMENTS = 40
 """How many statements of each family are tried."""
 
 MOST_REFUSED: dict[str, float] = {
