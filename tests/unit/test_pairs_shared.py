@@ -53,7 +53,7 @@ def scene(
     user = request.param == "user"
     text = SCHEMA.replace("LEVEL", request.param).replace("OWNER", OWNER if user else "")
     (folder / "schema.yaml").write_text(text.replace("UNIT", "unit: person," if user else ""))
-    with dp_sql.connect(folder / "schema.yaml", ledger=":memory:") as connection:
+    with dp_sql.connect(folder / "schema.yaml", ledger=":memory:", reuse=False) as connection:
         yield connection, folder
 
 
