@@ -137,10 +137,10 @@ def fuzz(connections: dict[str, dp_sql.Connection], seed: str, count: int) -> Co
 def test_mutated_statements_are_answered_or_refused(
     connections: dict[str, dp_sql.Connection],
 ) -> None:
-    seen = fuzz(connections, "fuzz", 700)
+    seen = fuzz(connections, "fuzz", 500)
     print(f"\nfuzz: {sum(seen.values())} statements, {dict(seen)}")  # noqa: T201
-    assert sum(seen.values()) == 700
-    assert seen["answered"] >= 28
+    assert sum(seen.values()) == 500
+    assert seen["answered"] >= 20
     assert seen["QueryError"] >= 50
 
 

@@ -101,15 +101,15 @@ def examine(
 
 
 def test_hostile_rows_change_nothing_but_numbers(worlds: list[World]) -> None:
-    counts = examine(worlds, (f"hostile-{i}" for i in range(90)))
+    counts = examine(worlds, (f"hostile-{i}" for i in range(60)))
     print(f"\nnoninterference: {dict(counts)}, 4 data sets each")  # noqa: T201
-    assert counts["answered"] >= 58
+    assert counts["answered"] >= 38
 
 
 def test_hostile_rows_of_a_person_change_nothing_but_numbers(worlds: list[World]) -> None:
-    counts = examine(worlds, (f"person-{i}" for i in range(80)), person_attack)
+    counts = examine(worlds, (f"person-{i}" for i in range(50)), person_attack)
     print(f"\nnoninterference, persons: {dict(counts)}, 4 data sets each")  # noqa: T201
-    assert counts["answered"] >= 30
+    assert counts["answered"] >= 18
 
 
 @pytest.mark.slow

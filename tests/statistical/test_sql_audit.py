@@ -145,7 +145,9 @@ def test_each_way_to_choose_a_mode(name: str, kind: str, tmp_path: Path) -> None
     check(tmp_path, name, level="event", runs=10_000, kind=kind)
 
 
-@pytest.mark.parametrize(("name", "times"), [("median", 6), ("mode", 2)])
+@pytest.mark.parametrize(
+    ("name", "times"), [pytest.param("median", 6, marks=pytest.mark.slow), ("mode", 2)]
+)
 def test_the_audit_finds_a_rate_that_is_too_fast(
     name: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
