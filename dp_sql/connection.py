@@ -174,7 +174,8 @@ class Connection:
         (`Result.cost` tells them). Where noise for all together is less, each result has the cost of
         the whole batch, and a note. Without delta it is the session's or the schema's, in parts each.
         sample_rate: each release of each statement reads a fresh sample of the units, as with `sql`.
-        A text that stands twice is answered once, unless the connection doesn't reuse answers.
+        A text that stands twice is answered once, unless the connection doesn't reuse answers or the
+        batch reads samples: then each statement has its own.
         All are charged in one transaction, or none is. Raises what `sql` raises; where one of them
         fails after that, all stay charged and none is returned.
         """
