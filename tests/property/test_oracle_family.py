@@ -6,6 +6,7 @@ no vector moves further than the analysis says, and no row of another person cha
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -45,7 +46,7 @@ REASONS: Counter[str] = Counter()
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(1000), Fraction(1, 10**13))
 MOST_NEIGHBOURS = 3
 ZEROED = 12
-STATEMENTS = 40
+STATEMENTS = 26
 """How many statements of each family are tried."""
 
 MOST_REFUSED: dict[str, float] = {
@@ -191,7 +192,7 @@ def test_no_neighbour_moves_a_vector_further_than_derived(family: str) -> None:
     for index in range(STATEMENTS):
         examine(Random(f"{family}-{index}"), family)
     print(f"\noracle, {family}: {dict(COUNTS)}")  # noqa: T201  counts belong to the test's output
-    assert COUNTS["refused"] <= MOST_REFUSED[family] * STATEMENTS
+    assert COUNTS["refused"] <= math.ceil(MOST_REFUSED[family] * STATEMENTS)  # few statements: rounded
 
 
 def _unconditional(rows: Join | Mark) -> str:
