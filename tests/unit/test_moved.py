@@ -104,3 +104,13 @@ def test_of_several_files_that_are_gone_the_owner_says_which(tmp_path: Path) -> 
     assert account_of(new, "u", gone) == new
     assert account_of("id:x", "t", gone) == "id:x"
     assert account_of(f"{tmp_path}/x.duckdb#t", "t", gone) == f"{tmp_path}/x.duckdb#t"
+
+
+def test_tables_of_one_database_have_an_account_each(tmp_path: Path) -> None:
+    file = tmp_path / "x.duckdb"
+    file.touch()
+    known = [(f"{file}#t", "t")]
+    assert account_of(f"{file}#u", "u", known) == f"{file}#u"
+    os.link(file, tmp_path / "y.duckdb")
+    assert account_of(f"{tmp_path}/y.duckdb#t", "t", known) == f"{file}#t"
+    assert account_of(f"{tmp_path}/y.duckdb#u", "u", known) == f"{tmp_path}/y.duckdb#u"
