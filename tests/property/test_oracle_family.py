@@ -192,7 +192,9 @@ def test_no_neighbour_moves_a_vector_further_than_derived(family: str) -> None:
     for index in range(STATEMENTS):
         examine(Random(f"{family}-{index}"), family)
     print(f"\noracle, {family}: {dict(COUNTS)}")  # noqa: T201  counts belong to the test's output
-    assert COUNTS["refused"] <= math.ceil(MOST_REFUSED[family] * STATEMENTS)  # few statements: rounded
+    assert COUNTS["refused"] <= math.ceil(
+        MOST_REFUSED[family] * STATEMENTS
+    )  # few statements: rounded
 
 
 def _unconditional(rows: Join | Mark) -> str:
