@@ -45,8 +45,9 @@ with dp_sql.connect(
     gram = np.array(
         [[sums[places.get((a, b), places.get((b, a)))] for a in FEATURES] for b in FEATURES]
     )
-    # The noise may make a small eigenvalue of the matrix negative: a little is added to all of them.
-    ridge = 100 * np.eye(len(FEATURES))
+    # Noise of about 53 on each sum moves the matrix's eigenvalues by up to 300 or so, and one that comes
+    # near zero would ruin the weights: as much is added to all of them.
+    ridge = 300 * np.eye(len(FEATURES))
     weights = np.linalg.solve(gram + ridge, np.array(sums[len(PAIRS) :]))
     print("weights:", ", ".join(f"{f} {w:.2f}" for f, w in zip(FEATURES, weights, strict=True)))
     print(f"{len(sums)} sums in one statement of epsilon {float(answer.cost['census'].epsilon):g}")
