@@ -25,7 +25,7 @@ def register(ledger: Ledger, catalog: Catalog, engine: Engine) -> dict[str, str]
         ledger.register_people(people, unit, catalog.people)
     for name, spec in catalog.tables.items():
         if spec.budget is not None:
-            identities[name] = ledger.account_of(engine.identity(name), spec.name)
+            identities[name] = ledger.account_of(engine.identity(name), spec.name, engine.has)
             ledger.register(identities[name], spec.name, unit, spec.budget, people)
     return identities
 

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
-from dp_sql.budget import is_url
+from dp_sql.budget import is_url, place_text
 from dp_sql.budget.moved import holds
 from dp_sql.budget.record import OWNER
 from dp_sql.errors import LedgerError, ParameterError
 from dp_sql.executor.sources import Sources, data_folder, database_file
 from dp_sql.schema.catalog import Catalog
+
+_FORGOTTEN = ":memory:"
 
 
 def analyst_named(name: str) -> str:
@@ -36,12 +38,16 @@ def ledger_place(
     ledger, database, data_dir: as `connect` gets them. The result is a file, ":memory:", or a URL. Beside
     a database it has the database's name, in a folder of files it is `dp_sql.ledger`: whatever a schema
     is called and wherever it lies, the data have one ledger. Raises LedgerError where one lies under
-    the name that it had before, or where these data are known to another that lies there.
+    the name that it had before, or where these data are known to another that lies there; whoever
+    names another ledger has to move that one, too. Several that are named don't know of each other.
     """
+    asked: str | Path | None = None
     if ledger is not None:
-        return str(ledger) if is_url(ledger) or str(ledger) == ":memory:" else Path(ledger)
-    if catalog.ledger is not None:
-        return catalog.ledger if is_url(catalog.ledger) else catalog.path.parent / catalog.ledger
+        asked = str(ledger) if is_url(ledger) or str(ledger) == _FORGOTTEN else Path(ledger)
+    elif catalog.ledger is not None:
+        asked = catalog.ledger if is_url(catalog.ledger) else catalog.path.parent / catalog.ledger
+    if asked == _FORGOTTEN:
+        return _FORGOTTEN
     url = database if database is not None else catalog.database
     file, folder = database_file(catalog, url), data_folder(catalog, url, data_dir)
     protected = {name: spec for name, spec in catalog.tables.items() if spec.budget is not None}
@@ -51,12 +57,15 @@ def ledger_place(
         if spec.source is not None
     }
     wanted = {Sources(file, files).identity(n, spec): spec.name for n, spec in protected.items()}
+    place = folder / "dp_sql.ledger" if file is None else file.with_name(f"{file.name}.ledger")
+    if asked is not None:
+        others = set() if _same(asked, place) else {place}
+        _require_alone(asked, others, wanted, gone=file is not None)
+        return asked
     if file is not None:
-        place = file.with_name(f"{file.name}.ledger")
         others = set() if place.exists() else set(file.parent.glob("*.ledger")) - {place}
         _require_alone(place, others, wanted, gone=True)
         return place
-    place = folder / "dp_sql.ledger"
     others = {parent / place.name for path in files.values() for parent in path.parents} - {place}
     _require_alone(place, others, wanted, gone=False)
     former = catalog.path.with_suffix(".ledger")
@@ -68,13 +77,17 @@ def ledger_place(
     return place
 
 
+def _same(asked: str | Path, place: Path) -> bool:
+    return isinstance(asked, Path) and os.path.realpath(asked) == os.path.realpath(place)
+
+
 def _require_alone(
-    place: Path, others: set[Path], wanted: Mapping[str, str], *, gone: bool
+    place: str | Path, others: set[Path], wanted: Mapping[str, str], *, gone: bool
 ) -> None:
     """Raise LedgerError where one of some ledgers knows the data of a table; others as `holds` does."""
     for other in sorted(others):
         if other.is_file() and holds(other, wanted, gone=gone):
             raise LedgerError(
-                f"The ledger {other} knows these data; {place} would be a second one.",
+                f"The ledger {other} knows these data; {place_text(place)} would be a second one.",
                 hint="name it by `ledger: …` in the schema; or move it there, with its -wal",
             )

@@ -219,13 +219,16 @@ class Ledger:
         with self._store.transaction(write=False) as connection:
             return rows.registrations(connection)
 
-    def account_of(self, identity: str, name: str) -> str:
+    def account_of(
+        self, identity: str, name: str, there: Callable[[str], bool] | None = None
+    ) -> str:
         """Return the identity under which a table's data are known, also where they were moved.
 
-        Raises LedgerError where that can't be told; see `moved`.
+        there: whether the table's database has a table of a name, where it is open. Raises LedgerError
+        where it can't be told; see `moved`.
         """
         known = [(table.identity, table.name) for table in self.registrations()]
-        return account_of(identity, name, known)
+        return account_of(identity, name, known, there)
 
     def raises(self) -> list[Raise]:
         """Return every raise, oldest first."""

@@ -171,6 +171,11 @@ class DuckDBEngine:
         """Return what the ledger knows a table by."""
         return self._sources.identity(table, self._catalog.tables[table])
 
+    def has(self, table: str) -> bool:
+        """Return whether the database has a table or view of a name, whatever its case."""
+        with self._lock:
+            return bool(self._database.rows(lower_public.named_sql(table)))
+
     @property
     def version(self) -> str:
         """Name and version of the database, by its own word, wherever it runs."""

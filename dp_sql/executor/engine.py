@@ -72,6 +72,9 @@ class Engine(PublicFacts, Protocol):
     def identity(self, table: str) -> str:
         """Return what the ledger knows a table by: its real path and name, or its declared id."""
 
+    def has(self, table: str) -> bool:
+        """Return whether the database has a table or view of a name, whatever its case."""
+
     @property
     def version(self) -> str:
         """Name and version of the database, on which the value of an expression may depend."""

@@ -7,7 +7,7 @@ from datetime import date
 from typing import assert_never
 
 from dp_sql.executor.database import DATA
-from dp_sql.executor.lower_expression import canonical, identifier, literal, lower
+from dp_sql.executor.lower_expression import canonical, identifier, literal, lower, text_literal
 from dp_sql.executor.lower_rows import name, rows_sql
 from dp_sql.plan.expression import Literal
 from dp_sql.plan.public import Image, PublicRows, ValueList
@@ -106,4 +106,14 @@ def content_sql(table: str, columns: tuple[str, ...]) -> str:
     return (
         f"SELECT count(*), coalesce(sum(CAST({hashed} AS HUGEINT)), 0), "
         f"coalesce(bit_xor({hashed}), 0) FROM {DATA}.{identifier(table)}"
+    )
+
+
+def named_sql(table: str) -> str:
+    """Return the statement that has a row where the attached database has a table or view of a name."""
+    here = "database_name = 'source_' AND schema_name = 'main'"
+    named = f"lower({{}}) = lower({text_literal(table)})"
+    return (
+        f"SELECT 1 FROM duckdb_tables() WHERE {here} AND {named.format('table_name')} UNION ALL "
+        f"SELECT 1 FROM duckdb_views() WHERE {here} AND {named.format('view_name')}"
     )

@@ -152,12 +152,12 @@ def test_several_tables_are_one_charge_to_the_unit(schema: Path, clock: Clock) -
 
 
 def test_a_budget_over_all_tables_without_delta_has_laplace_noise(
-    ada: dp_sql.Connection, schema: Path, tmp_path: Path
+    ada: dp_sql.Connection, schema: Path
 ) -> None:
     many = f"SELECT {', '.join(f'SUM(pay + {n})' for n in range(30))} FROM orders"
     assert "Laplace" in ada.explain(many, epsilon="0.5", delta="1e-7")
     edited(schema, ("budget: {epsilon: 2}", "budget: {epsilon: 2, delta: 1e-6}"))
-    with dp_sql.connect(schema, ledger=tmp_path / "other.ledger", reuse=False) as owner:
+    with dp_sql.connect(schema, ledger=":memory:", reuse=False) as owner:
         assert "Gaussian" in owner.explain(many, epsilon="0.5", delta="1e-7")
 
 

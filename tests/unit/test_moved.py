@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import duckdb
@@ -32,9 +33,9 @@ def schema(path: Path, source: str = "", database: str = "") -> Path:
     return path
 
 
-def spent(path: Path, **where: Path) -> bool:
+def spent(path: Path, table: str = "people", **where: Path) -> bool:
     with dp_sql.connect(path, in_process=True, **where) as connection:  # type: ignore[arg-type]
-        return bool(connection.budget()["people"].spent.epsilon)
+        return bool(connection.budget()[table].spent.epsilon)
 
 
 @pytest.fixture
@@ -114,3 +115,50 @@ def test_tables_of_one_database_have_an_account_each(tmp_path: Path) -> None:
     os.link(file, tmp_path / "y.duckdb")
     assert account_of(f"{tmp_path}/y.duckdb#t", "t", known) == f"{file}#t"
     assert account_of(f"{tmp_path}/y.duckdb#u", "u", known) == f"{tmp_path}/y.duckdb#u"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    file = tmp_path / "x.duckdb"
+    with duckdb.connect(str(file)) as duck:
+        duck.execute("CREATE TABLE people AS SELECT 1::BIGINT AS id")
+    return file
+
+
+def test_a_ledger_that_is_named_is_no_second_one(database: Path, tmp_path: Path) -> None:
+    path = schema(tmp_path / "s.yaml", database=database.name)
+    with dp_sql.connect(path, in_process=True) as connection:
+        connection.sql(COUNT, epsilon="0.5")
+    first = database.with_name(f"{database.name}.ledger")
+    for place in (tmp_path / "other.ledger", tmp_path / "dp_sql.ledger"):
+        with pytest.raises(LedgerError, match="would be a second one"):
+            spent(path, ledger=place)
+        assert not place.exists()
+    assert spent(path, ledger=first)
+    first.rename(tmp_path / "other.ledger")
+    assert spent(path, ledger=tmp_path / "other.ledger")
+
+
+def test_a_table_of_another_name_is_the_owners_to_tell(database: Path, tmp_path: Path) -> None:
+    path = schema(tmp_path / "s.yaml", database=database.name)
+    with dp_sql.connect(path, in_process=True) as connection:
+        connection.sql(COUNT, epsilon="0.5")
+    with duckdb.connect(str(database)) as duck:
+        duck.execute("CREATE VIEW persons AS FROM people")
+    path.write_text(path.read_text().replace("people:", "persons:"))
+    assert not spent(path, "persons")
+    with duckdb.connect(str(database)) as duck:
+        duck.execute("DROP VIEW persons")
+        duck.execute("ALTER TABLE people RENAME TO Others")
+    path.write_text(path.read_text().replace("persons:", "others:"))
+    for apart in (True, False):
+        with pytest.raises(LedgerError, match="`others` is the same under another name") as refused:
+            dp_sql.connect(path, in_process=not apart)
+    hint = str(refused.value.hint)
+    same = re.search(r'id: "[^"]*"', hint)
+    assert same is not None
+    text = path.read_text()
+    path.write_text(text.replace("owner: id", f"owner: id\n    {same[0]}"))
+    assert spent(path, "others")
+    path.write_text(text.replace("owner: id", "owner: id\n    id: mine"))
+    assert not spent(path, "others")
