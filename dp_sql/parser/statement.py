@@ -18,7 +18,7 @@ from dp_sql.parser.release_block import RELEASED
 from dp_sql.parser.render import is_word, render
 from dp_sql.parser.scope import Describe, Environment, OpenBlock, Statement
 from dp_sql.parser.text import parse_text
-from dp_sql.plan.release import GROUP_NUMBER, ItemForm, Query, Release, Residual
+from dp_sql.plan.release import GROUP_NUMBER, ItemForm, Query, Release, Residual, ShownOrder
 from dp_sql.schema.catalog import Catalog
 
 _BARE = frozenset({"expressions", "from_", "order"})  # of a SELECT that only shows columns
@@ -48,9 +48,8 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
             hint="aggregate them: SELECT COUNT(*) FROM …",
             tries=nearby.aggregated(parsed.tree),
         )
-    rendered, items, shown, forms = _aligned(bound.tree, statement.releases)
+    rendered, items, (shown, order), forms = _aligned(bound.tree, statement.releases)
     sql = render(rendered)
-    order = sql.rpartition(f'"{RELEASED}"."{statement.releases[0].name}"')[2] if shown else ""
     public = tuple(sorted(statement.public_tables))
     return Query(
         tuple(statement.releases),
@@ -66,18 +65,18 @@ def _ends(tree: exp.Expr) -> tuple[int, ...]:
     return tuple(i for i, item in enumerate(items) if is_interval(item))
 
 
-_Aligned: TypeAlias = tuple[
-    exp.Expr, tuple[str | None, ...], tuple[tuple[str, str], ...], tuple[ItemForm, ...]
-]
+_Shown: TypeAlias = tuple[tuple[tuple[str, str], ...], tuple[ShownOrder, ...]]
+_Aligned: TypeAlias = tuple[exp.Expr, tuple[str | None, ...], _Shown, tuple[ItemForm, ...]]
+_NOTHING: _Shown = ((), ())
 
 
 def _aligned(tree: exp.Expr, releases: list[Release]) -> _Aligned:
-    """Return the tree with the group's number as last column, its items, `Residual.shown`, the forms.
+    """Return the tree with the group's number as last column, its items, what is shown, the forms.
 
     The tree stays as it is, and all are empty, where rows aren't groups.
     """
     if not isinstance(tree, exp.Select):
-        return tree, (), (), ()
+        return tree, (), _NOTHING, ()
     source = tree.args.get("from_")
     if (
         source is None
@@ -88,7 +87,7 @@ def _aligned(tree: exp.Expr, releases: list[Release]) -> _Aligned:
         or not isinstance(source.this, exp.Table)
         or source.this.db != RELEASED
     ):
-        return tree, (), (), ()
+        return tree, (), _NOTHING, ()
     shown = _shown(tree, source.this.name)
     items = tuple(None if _reads_more(item) else _item(item.unalias()) for item in tree.expressions)
     names = [a.name for a in releases[0].aggregates]
@@ -104,27 +103,30 @@ def _reads_more(item: exp.Expr) -> bool:
     return any(is_planar(node) for node in item.find_all(exp.Anonymous))
 
 
-def _shown(tree: exp.Select, table: str) -> tuple[tuple[str, str], ...]:
-    """Return each item of a query over a released table as (column, name), if all are columns.
+def _shown(tree: exp.Select, table: str) -> _Shown:
+    """Return `shown` and `order` of a residual, of a query over a released table.
 
     Empty where there is a condition, a limit or an order by anything but columns, and where DuckDB
     might refuse a name.
     """
     if any(value for key, value in tree.args.items() if key not in _BARE):
-        return ()
-    order = tree.args.get("order")
-    for place in () if order is None else order.expressions:
+        return _NOTHING
+    written = tree.args.get("order")
+    order = []
+    for place in () if written is None else written.expressions:
         known = isinstance(place, exp.Ordered) and place.args.get("with_fill") is None
         column = _column(place.this) if known else None
         if column is None or column[0] != table:
-            return ()
+            return _NOTHING
+        ends = bool(place.args.get("desc")), bool(place.args.get("nulls_first"))
+        order.append(ShownOrder(column[1], *ends))
     shown = []
     for item in tree.expressions:
         column = _column(item.unalias())
         if column is None or column[0] != table or not item.alias or not item.alias.isprintable():
-            return ()
+            return _NOTHING
         shown.append((column[1], item.alias))
-    return tuple(shown)
+    return tuple(shown), tuple(order)
 
 
 def _item(tree: exp.Expr) -> str:

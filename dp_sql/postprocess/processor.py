@@ -13,7 +13,7 @@ from dp_sql.postprocess.released import (
     Columns,
     ReleasedColumn,
     shown_columns,
-    shown_numbers,
+    shown_rows,
 )
 from dp_sql.schema.sqltype import SqlType
 
@@ -83,7 +83,7 @@ class PostProcessor(ABC):
         names: tuple[str, ...],
     ) -> Answer:
         """Return the answer over released tables. Raises EngineError where DuckDB fails."""
-        return shown_numbers(residual, tables, names) or self._run(residual, tables, names)
+        return shown_rows(residual, tables, names) or self._run(residual, tables, names)
 
     @abstractmethod
     def _describe(

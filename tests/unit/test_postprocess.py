@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import duckdb
@@ -13,7 +14,7 @@ from dp_sql.demo import SCHEMA
 from dp_sql.errors import QueryError
 from dp_sql.mechanisms.sampler import ExactSampler
 from dp_sql.parser.statement import parse
-from dp_sql.plan.release import Residual
+from dp_sql.plan.release import Residual, ShownOrder
 from dp_sql.postprocess.embedded import DuckDBPostProcessor
 from dp_sql.postprocess.processor import PostProcessor
 from dp_sql.postprocess.released import ReleasedColumn, number_column
@@ -147,26 +148,51 @@ def test_shown_columns_have_the_types_that_duckdb_tells(post: PostProcessor, kin
     assert post.describe(shown, shape) == post.describe(asked, shape)
 
 
-ORDERS = ["", ' ORDER BY "r0"."k0" DESC, "r0"."a1"', ' ORDER BY "r0"."a1" NULLS FIRST, "r0"."a0"']
+ORDERS = [  # they leave no two rows alike
+    "", "k0 DESC LAST, a0 ASC LAST", "a1 ASC FIRST, a0 ASC LAST", "k1 ASC LAST, a0 DESC LAST",
+    "k1 DESC FIRST, k2 ASC FIRST, a0 ASC LAST", "k3 DESC LAST, a1 DESC LAST, a0 ASC LAST",
+]  # fmt: skip
+
+
+def shown_order(text: str) -> tuple[ShownOrder, ...]:
+    places = [place.split() for place in text.split(", ") if place]
+    return tuple(ShownOrder(c, e == "DESC", n == "FIRST") for c, e, n in places)
+
+
+def order_sql(order: tuple[ShownOrder, ...]) -> str:
+    places = [
+        f'"r0".{o.column} {"DESC" if o.descending else "ASC"} '
+        f"NULLS {'FIRST' if o.nulls_first else 'LAST'}"
+        for o in order
+    ]
+    return f" ORDER BY {', '.join(places)}" if places else ""
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("size", [0, 1, 5, 600])
-@pytest.mark.parametrize("shown", ["a0 a1 a0", "k0 a1", "k0", "a2 a0", "a3", "a4"])
+@pytest.mark.parametrize("shown", ["a0 a1 a0", "k0 a1", "k0", "a2 a0", "a3", "a4", "k1 k2 k3 a1"])
 def test_shown_columns_are_those_that_duckdb_would_answer(
     post: PostProcessor, size: int, order: str, shown: str
 ) -> None:
     items = shown.split()
     text = ", ".join(f'"r0"."{item}"' for item in items)
     asked = replace(
-        residual(f'SELECT {text}, group_number FROM "released"."r0"{order}'),
+        residual(
+            f'SELECT {text}, group_number FROM "released"."r0"{order_sql(shown_order(order))}'
+        ),
         row_items=tuple(f'"r0"."{item}"' for item in items),
     )
-    known = replace(asked, shown=tuple((item, item) for item in items), order=order)
-    floats = np.resize(np.array([0.1, -0.0, np.inf, 5e-324]), size)
+    known = replace(asked, shown=tuple((item, item) for item in items), order=shown_order(order))
+    last = np.nan if size <= 5 else -np.inf  # in an array that DuckDB scans NaN is NULL
+    floats = np.resize(np.array([0.1, -0.0, np.inf, 5e-324, last]), size)
     counts = np.arange(size, dtype=np.int64) + np.iinfo(np.int64).min
     columns = [
         ReleasedColumn("k0", DATE, (["1997-01-31", "infinity", None] * size)[:size]),
+        ReleasedColumn(
+            "k1", VARCHAR, (["b", None, "ü", "a", "", "\U00010000", "\uffff"] * size)[:size]
+        ),
+        ReleasedColumn("k2", SqlType(Kind.BOOLEAN), ([True, None, False] * size)[:size]),
+        ReleasedColumn("k3", DATE, ([date(1997, 1, 31), None, date(12, 1, 1)] * size)[:size]),
         ReleasedColumn("a0", BIGINT, counts),
         ReleasedColumn("a1", DOUBLE, floats),
         ReleasedColumn("a2", SqlType(Kind.INTEGER), np.arange(size) + 0.0),
@@ -181,25 +207,25 @@ def test_shown_columns_are_those_that_duckdb_would_answer(
 @pytest.mark.parametrize(
     ("sql", "wanted"),
     [
-        ("SELECT COUNT(*) AS n FROM purchases", ((("a0", "n"),), "")),
+        ("SELECT COUNT(*) AS n FROM purchases", ((("a0", "n"),), ())),
         (
             "SELECT cds AS c, COUNT(*) AS n FROM purchases GROUP BY 1",
-            ((("k0", "c"), ("a0", "n")), ""),
+            ((("k0", "c"), ("a0", "n")), ()),
         ),
         (
             "SELECT cds AS c FROM purchases GROUP BY c ORDER BY COUNT(*) DESC",
-            ((("k0", "c"),), ' ORDER BY "r0"."a0" DESC'),
+            ((("k0", "c"),), (ShownOrder("a0", descending=True, nulls_first=False),)),
         ),
-        ("SELECT COUNT(*) + 1 AS n FROM purchases", ((), "")),
-        ("SELECT COUNT(*) AS n FROM purchases HAVING n > 3", ((), "")),
-        ("SELECT COUNT(*) AS n FROM purchases LIMIT 1", ((), "")),
-        ("SELECT cds AS c FROM purchases GROUP BY c ORDER BY c + 1", ((), "")),
-        ("SELECT COUNT(*) AS n, SUM(COUNT(*)) OVER () AS s FROM purchases", ((), "")),
-        ("SELECT n FROM (SELECT COUNT(*) AS n FROM purchases) AS t", ((), "")),
+        ("SELECT COUNT(*) + 1 AS n FROM purchases", ((), ())),
+        ("SELECT COUNT(*) AS n FROM purchases HAVING n > 3", ((), ())),
+        ("SELECT COUNT(*) AS n FROM purchases LIMIT 1", ((), ())),
+        ("SELECT cds AS c FROM purchases GROUP BY c ORDER BY c + 1", ((), ())),
+        ("SELECT COUNT(*) AS n, SUM(COUNT(*)) OVER () AS s FROM purchases", ((), ())),
+        ("SELECT n FROM (SELECT COUNT(*) AS n FROM purchases) AS t", ((), ())),
     ],
 )
 def test_an_answer_that_only_shows_released_columns_is_known(
-    sql: str, wanted: tuple[tuple[tuple[str, str], ...], str]
+    sql: str, wanted: tuple[tuple[tuple[str, str], ...], tuple[ShownOrder, ...]]
 ) -> None:
     found = parse(sql, load(SCHEMA)).residual
     assert (found.shown, found.order) == wanted
