@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from dp_sql.parser import nearby
 from dp_sql.parser.aggregates import is_interval
+from dp_sql.parser.bare_items import bare_items
 from dp_sql.parser.blocks import Blocks
 from dp_sql.parser.empty import check_filled
 from dp_sql.parser.linear import form_of
@@ -36,6 +37,7 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
     tree = parsed.tree
     named = isinstance(tree, exp.Select) and all(isinstance(i, exp.Alias) for i in tree.expressions)
     ends = _ends(tree)
+    bare = None if named else bare_items(tree, parsed.plain, parsed.tokens, ends)
     statement = Statement(text, catalog, describe)
     check_filled(statement, tree)
     unfold(tree, catalog)
@@ -53,7 +55,7 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
     public = tuple(sorted(statement.public_tables))
     return Query(
         tuple(statement.releases),
-        Residual(sql, text, parsed.plain, public, items, named, shown, order, forms, ends),
+        Residual(sql, text, parsed.plain, public, items, named, shown, order, forms, ends, bare),
         tuple(statement.stages),
         tuple(statement.notes),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -65,9 +65,10 @@ _STATEMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A query's tree, and its text with blanks for what DuckDB can't read, character by character."""
+    """A query's tree, its words, and its text with blanks for what DuckDB can't read, by character."""
 
     tree: exp.Query
+    tokens: Sequence[Token]
     plain: str
 
 
@@ -137,7 +138,7 @@ def parse_text(text: str) -> Parsed:
         raise UnsupportedSQLError(
             f"{word} can't be answered: {reason}.", hint="a SELECT with aggregates"
         )
-    return Parsed(tree, without(text, parser.spans, tokens))
+    return Parsed(tree, tokens, without(text, parser.spans, tokens))
 
 
 def _tokens(text: str, dialect: DuckDB) -> list[Token]:

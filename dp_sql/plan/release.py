@@ -206,6 +206,14 @@ class ShownOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class BareItems:
+    """The items of a select list that have no name: a query of nothing else, and their places."""
+
+    sql: str
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Residual:
     """The analyst's SQL above the releases, as opaque text for a DuckDB that holds no rows of anyone.
 
@@ -218,6 +226,7 @@ class Residual:
     column, last, the group's number. Empty for every other statement. forms: aligned with it.
     shown: where the answer is columns of one released table as they are, each as (column, name);
     order: the order of its rows. own_names: the places of columns that keep the names that `sql` gives.
+    bare: what the names of the others depend on, None where that is all of `plain`.
     """
 
     sql: str
@@ -230,6 +239,7 @@ class Residual:
     order: tuple[ShownOrder, ...] = ()
     forms: tuple[ItemForm, ...] = ()
     own_names: tuple[int, ...] = ()
+    bare: BareItems | None = None
 
 
 @dataclass(frozen=True, slots=True)
