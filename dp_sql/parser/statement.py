@@ -91,7 +91,7 @@ def _aligned(tree: exp.Expr, releases: list[Release]) -> _Aligned:
     ):
         return tree, (), _NOTHING, ()
     shown = _shown(tree, source.this.name)
-    items = tuple(None if _reads_more(item) else _item(item.unalias()) for item in tree.expressions)
+    items = tuple(_item(item) for item in tree.expressions)
     names = [a.name for a in releases[0].aggregates]
     forms = tuple(form_of(item, names) for item in tree.expressions)
     number = exp.column(GROUP_NUMBER, table=source.this.name, quoted=True)
@@ -131,10 +131,13 @@ def _shown(tree: exp.Select, table: str) -> _Shown:
     return tuple(shown), tuple(order)
 
 
-def _item(tree: exp.Expr) -> str:
-    """Return the text of an item of a select list, which stays in its tree."""
+def _item(item: exp.Expr) -> str | None:
+    """Return the text of an item of a select list, which stays in its tree; None if it reads more."""
+    tree = item.unalias()
     column = _column(tree)
-    return render(tree.copy()) if column is None else f'"{column[0]}"."{column[1]}"'
+    if column is not None:
+        return f'"{column[0]}"."{column[1]}"'
+    return None if _reads_more(item) else render(tree.copy())
 
 
 def _column(tree: exp.Expr) -> tuple[str, str] | None:

@@ -126,9 +126,8 @@ def test_columns_are_those_of_the_tables_that_the_statement_releases(post: PostP
         "SELECT CDS, COUNT(*) AS n FROM purchases GROUP BY cds",
         "SELECT COUNT(*), COUNT(*) AS n, count(*) FROM purchases WHERE cds > 3",
         "SELECT count(*) -- , what\n, month(DAY) , SUM(cds) AS s FROM purchases AS p GROUP BY ALL",
-        "SELECT EXTRACT(year FROM day), CASE cds WHEN 1 THEN 'a, b' END, COUNT(*) AS n, "
-        "SUM(CDS) FILTER (WHERE cds > 1) FROM purchases AS P GROUP BY 1, 2 HAVING TRUE ORDER BY 1",
-        "SELECT cds > 1 AS b, P.CDS > 2, sum(cds) FROM purchases p GROUP BY b, 2 LIMIT 9",
+        "SELECT EXTRACT(year FROM day), CASE cds WHEN 1 THEN 'a, b' END, SUM(1) FROM purchases GROUP BY ALL",
+        "SELECT cds > 1 AS b, P.CDS > 2, sum(cds) FILTER (p.CDS < 3) FROM purchases p GROUP BY b, 2",
     ],
 )
 def test_columns_have_the_names_that_duckdb_gives_them(sql: str, tmp_path: Path) -> None:
