@@ -75,24 +75,25 @@ class PostProcessor(ABC):
         names, types = shown_columns(residual, tables)
         if residual.named:
             return names, types
-        if residual.bare is None:
-            return None
-        found = self._names_of(residual.bare.sql)
-        if found is None:
+        found = None if residual.bare is None else self._names_of(residual.bare.sql)
+        if residual.bare is None or found is None or len(found) != len(residual.bare.places):
             return None
         own = dict(zip(residual.bare.places, found, strict=True))
         return tuple(own.get(place, name) for place, name in enumerate(names)), types
 
     def _names_of(self, sql: str) -> tuple[str, ...] | None:
         """Return the column names of a query over empty tables, None where it can't be bound."""
-        if sql not in self._names:
-            if len(self._names) >= _MOST_DESCRIBED:
-                self._names.clear()
-            try:
-                self._names[sql], _ = self._describe(Residual(sql, sql, sql, (), named=True), {})
-            except QueryError:
-                self._names[sql] = None
-        return self._names[sql]
+        known = self._names
+        if sql in known:
+            return known[sql]
+        try:
+            found = self._describe(Residual(sql, sql, sql, (), named=True), {})[0]
+        except QueryError:
+            found = None
+        if len(self._names) >= _MOST_DESCRIBED:
+            self._names = {}
+        self._names[sql] = found
+        return found
 
     def columns(
         self,

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -17,7 +18,7 @@ from dp_sql.parser.statement import parse
 from dp_sql.plan.release import Residual, ShownOrder
 from dp_sql.postprocess.embedded import DuckDBPostProcessor
 from dp_sql.postprocess.processor import PostProcessor
-from dp_sql.postprocess.released import ReleasedColumn, number_column
+from dp_sql.postprocess.released import Columns, ReleasedColumn, number_column
 from dp_sql.schema.loader import load
 from dp_sql.schema.sqltype import BIGINT, DATE, DOUBLE, VARCHAR, Kind, SqlType
 
@@ -136,6 +137,29 @@ def test_columns_have_the_names_that_duckdb_gives_them(sql: str, tmp_path: Path)
         wanted = [row[0] for row in plain.execute(f"DESCRIBE {sql}").fetchall()]
     with dp_sql.connect(SCHEMA, ledger=tmp_path / "x.ledger") as con:
         assert con.sql(sql, epsilon=1, delta=1e-9).columns == wanted
+
+
+def test_names_are_bound_once_whatever_stands_beside_them(
+    post: PostProcessor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    bind = post._describe
+
+    def counted(asking: Residual, tables: Any) -> Columns:
+        asked.append(asking.sql)
+        return bind(asking, tables)
+
+    monkeypatch.setattr(post, "_describe", counted)
+    shape = {"r0": [("k0", BIGINT), ("a0", DOUBLE), ("a1", BIGINT)]}
+    for number in range(3):
+        text = (
+            f"SELECT CDS, SUM(dollars) AS s{number}, COUNT(*) FROM purchases "
+            f"WHERE dollars > {number} GROUP BY cds ORDER BY COUNT(*)"
+        )
+        names, types = post.describe(parse(text, load(SCHEMA)).residual, shape)
+        assert names == ("cds", f"s{number}", "count_star()")
+        assert types == ("BIGINT", "DOUBLE", "BIGINT")
+    assert asked == ["SELECT CDS\n, COUNT(*)\nFROM purchases\nGROUP BY ALL"]
 
 
 KINDS = [SqlType(k) for k in Kind if k not in (Kind.NULL, Kind.DECIMAL)] + [
