@@ -113,22 +113,29 @@ def _shown(tree: exp.Select, table: str) -> _Shown:
     """
     if any(value for key, value in tree.args.items() if key not in _BARE):
         return _NOTHING
-    written = tree.args.get("order")
-    order = []
-    for place in () if written is None else written.expressions:
-        known = isinstance(place, exp.Ordered) and place.args.get("with_fill") is None
-        column = _column(place.this) if known else None
-        if column is None or column[0] != table:
-            return _NOTHING
-        ends = bool(place.args.get("desc")), bool(place.args.get("nulls_first"))
-        order.append(ShownOrder(column[1], *ends))
     shown = []
     for item in tree.expressions:
         column = _column(item.unalias())
         if column is None or column[0] != table or not item.alias or not item.alias.isprintable():
             return _NOTHING
         shown.append((column[1], item.alias))
+    written = tree.args.get("order")
+    order = []
+    for place in () if written is None else written.expressions:
+        known = isinstance(place, exp.Ordered) and place.args.get("with_fill") is None
+        column = _column(_numbered(place.this, tree.expressions)) if known else None
+        if column is None or column[0] != table:
+            return _NOTHING
+        ends = bool(place.args.get("desc")), bool(place.args.get("nulls_first"))
+        order.append(ShownOrder(column[1], *ends))
     return tuple(shown), tuple(order)
+
+
+def _numbered(place: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
+    """Return the item that a number in ORDER BY stands for, everything else as it is."""
+    is_number = isinstance(place, exp.Literal) and not place.is_string and len(place.name) < 5
+    number = int(place.name) if is_number and place.name.isdecimal() else 0
+    return items[number - 1].unalias() if 1 <= number <= len(items) else place
 
 
 def _item(item: exp.Expr) -> str | None:

@@ -244,6 +244,18 @@ def test_shown_columns_are_those_that_duckdb_would_answer(
             "SELECT cds AS c FROM purchases GROUP BY c ORDER BY COUNT(*) DESC",
             ((("k0", "c"),), (ShownOrder("a0", descending=True, nulls_first=False),)),
         ),
+        (
+            "SELECT cds AS c, COUNT(*) AS n FROM purchases GROUP BY c ORDER BY 2 NULLS FIRST, 1",
+            (
+                (("k0", "c"), ("a0", "n")),
+                (
+                    ShownOrder("a0", descending=False, nulls_first=True),
+                    ShownOrder("k0", descending=False, nulls_first=False),
+                ),
+            ),
+        ),
+        ("SELECT COUNT(*) AS n FROM purchases ORDER BY 2", ((), ())),
+        ("SELECT COUNT(*) AS n FROM purchases ORDER BY '1'", ((), ())),
         ("SELECT COUNT(*) + 1 AS n FROM purchases", ((), ())),
         ("SELECT COUNT(*) AS n FROM purchases HAVING n > 3", ((), ())),
         ("SELECT COUNT(*) AS n FROM purchases LIMIT 1", ((), ())),
