@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from dp_sql.parser.text import CLOSING, OPENING
 from dp_sql.plan.release import BareItems
 
-_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
-_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
 _ENDS = {  # what may follow FROM
     TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.WINDOW,
     TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, TokenType.SEMICOLON,
@@ -31,7 +30,7 @@ def bare_items(
     cuts = [tokens[0].end + 1]
     for token in tokens[1:]:
         kind = token.token_type
-        depth += int(kind in _OPENING) - int(kind in _CLOSING)
+        depth += int(kind in OPENING) - int(kind in CLOSING)
         if depth:
             continue
         if source is None and kind == TokenType.COMMA:
