@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dp_sql.dataclass import dataclass
@@ -32,18 +30,6 @@ class Pairs:
     ends: list[int]
     units: NDArray[np.uint64]
     values: NDArray[np.uint64]
-
-
-@contextmanager
-def within(seconds: float, stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop`, from another thread, where the body takes longer than that."""
-    clock = threading.Timer(seconds, stop)
-    clock.daemon = True
-    clock.start()
-    try:
-        yield
-    finally:
-        clock.cancel()
 
 
 class Database(Protocol):

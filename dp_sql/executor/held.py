@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from dp_sql.errors import EngineError, SchemaError
 from dp_sql.executor import spawn, wire
-from dp_sql.executor.database import STOPPED, within
+from dp_sql.executor.clock import within
+from dp_sql.executor.database import STOPPED
 from dp_sql.schema.catalog import WorkerSpec
 
 if TYPE_CHECKING:

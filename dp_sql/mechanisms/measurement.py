@@ -187,7 +187,8 @@ def _calibrated(task: _Task, *, laplace: bool, gaussian: bool) -> tuple[Measurem
             "pure.",
             hint="delta=1e-9, or mechanisms: {noise: [laplace, gaussian]} in the schema",
         )
-    selecting = [s for s in kinds if task.admits(s)]
+    choosing = any(task.selects(place) for place in task.noisy)
+    selecting = [s for s in kinds if task.admits(s)] if choosing else []
     drafts = {
         (v, s): task.draft(v, s)
         for v, s in product(kinds or [NoiseKind.NONE], selecting or [NoiseKind.NONE])

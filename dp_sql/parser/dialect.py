@@ -387,7 +387,7 @@ def unnamed(item: exp.Expr) -> str:
         node.args.pop(BOUNDS, None)
         if isinstance(node.args.get("hint"), PrivacyClause):
             node.set("hint", None)
-    return bare.sql(dialect="duckdb")
+    return bare.sql(dialect="duckdb", copy=False)
 
 
 def without(text: str, spans: set[tuple[int, int]], tokens: Sequence[Token]) -> str:

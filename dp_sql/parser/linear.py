@@ -16,6 +16,10 @@ _REAL = (exp.DataType.Type.DOUBLE, exp.DataType.Type.BIGDECIMAL)
 
 def form_of(tree: exp.Expr, aggregates: Collection[str]) -> ItemForm:
     """Return what an item over a released table is made of. aggregates: the names of its columns."""
+    shown = tree.unalias()
+    if isinstance(shown, exp.Column):
+        known = (shown.name,) if shown.name in aggregates else ()
+        return ItemForm(known, tuple(Fraction(1) for _ in known))
     read = [c.name for c in tree.find_all(exp.Column) if c.name in aggregates]
     reads = tuple(dict.fromkeys(read))
     weights = None if tree.find(exp.Window, exp.Query) and reads else _weights(tree, aggregates)

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from dp_sql.parser import nearby
 from dp_sql.parser.aggregates import is_interval
+from dp_sql.parser.bare_items import bare_items
 from dp_sql.parser.blocks import Blocks
 from dp_sql.parser.empty import check_filled
 from dp_sql.parser.linear import form_of
@@ -18,7 +19,7 @@ from dp_sql.parser.release_block import RELEASED
 from dp_sql.parser.render import is_word, render
 from dp_sql.parser.scope import Describe, Environment, OpenBlock, Statement
 from dp_sql.parser.text import parse_text
-from dp_sql.plan.release import GROUP_NUMBER, ItemForm, Query, Release, Residual
+from dp_sql.plan.release import GROUP_NUMBER, ItemForm, Query, Release, Residual, ShownOrder
 from dp_sql.schema.catalog import Catalog
 
 _BARE = frozenset({"expressions", "from_", "order"})  # of a SELECT that only shows columns
@@ -36,6 +37,7 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
     tree = parsed.tree
     named = isinstance(tree, exp.Select) and all(isinstance(i, exp.Alias) for i in tree.expressions)
     ends = _ends(tree)
+    bare = None if named else bare_items(tree, parsed.plain, parsed.tokens, ends)
     statement = Statement(text, catalog, describe)
     check_filled(statement, tree)
     unfold(tree, catalog)
@@ -48,13 +50,12 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
             hint="aggregate them: SELECT COUNT(*) FROM …",
             tries=nearby.aggregated(parsed.tree),
         )
-    rendered, items, shown, forms = _aligned(bound.tree, statement.releases)
+    rendered, items, (shown, order), forms = _aligned(bound.tree, statement.releases)
     sql = render(rendered)
-    order = sql.rpartition(f'"{RELEASED}"."{statement.releases[0].name}"')[2] if shown else ""
     public = tuple(sorted(statement.public_tables))
     return Query(
         tuple(statement.releases),
-        Residual(sql, text, parsed.plain, public, items, named, shown, order, forms, ends),
+        Residual(sql, text, parsed.plain, public, items, named, shown, order, forms, ends, bare),
         tuple(statement.stages),
         tuple(statement.notes),
     )
@@ -66,18 +67,18 @@ def _ends(tree: exp.Expr) -> tuple[int, ...]:
     return tuple(i for i, item in enumerate(items) if is_interval(item))
 
 
-_Aligned: TypeAlias = tuple[
-    exp.Expr, tuple[str | None, ...], tuple[tuple[str, str], ...], tuple[ItemForm, ...]
-]
+_Shown: TypeAlias = tuple[tuple[tuple[str, str], ...], tuple[ShownOrder, ...]]
+_Aligned: TypeAlias = tuple[exp.Expr, tuple[str | None, ...], _Shown, tuple[ItemForm, ...]]
+_NOTHING: _Shown = ((), ())
 
 
 def _aligned(tree: exp.Expr, releases: list[Release]) -> _Aligned:
-    """Return the tree with the group's number as last column, its items, `Residual.shown`, the forms.
+    """Return the tree with the group's number as last column, its items, what is shown, the forms.
 
     The tree stays as it is, and all are empty, where rows aren't groups.
     """
     if not isinstance(tree, exp.Select):
-        return tree, (), (), ()
+        return tree, (), _NOTHING, ()
     source = tree.args.get("from_")
     if (
         source is None
@@ -88,9 +89,9 @@ def _aligned(tree: exp.Expr, releases: list[Release]) -> _Aligned:
         or not isinstance(source.this, exp.Table)
         or source.this.db != RELEASED
     ):
-        return tree, (), (), ()
+        return tree, (), _NOTHING, ()
     shown = _shown(tree, source.this.name)
-    items = tuple(None if _reads_more(item) else _item(item.unalias()) for item in tree.expressions)
+    items = tuple(_item(item) for item in tree.expressions)
     names = [a.name for a in releases[0].aggregates]
     forms = tuple(form_of(item, names) for item in tree.expressions)
     number = exp.column(GROUP_NUMBER, table=source.this.name, quoted=True)
@@ -104,33 +105,46 @@ def _reads_more(item: exp.Expr) -> bool:
     return any(is_planar(node) for node in item.find_all(exp.Anonymous))
 
 
-def _shown(tree: exp.Select, table: str) -> tuple[tuple[str, str], ...]:
-    """Return each item of a query over a released table as (column, name), if all are columns.
+def _shown(tree: exp.Select, table: str) -> _Shown:
+    """Return `shown` and `order` of a residual, of a query over a released table.
 
     Empty where there is a condition, a limit or an order by anything but columns, and where DuckDB
     might refuse a name.
     """
     if any(value for key, value in tree.args.items() if key not in _BARE):
-        return ()
-    order = tree.args.get("order")
-    for place in () if order is None else order.expressions:
-        known = isinstance(place, exp.Ordered) and place.args.get("with_fill") is None
-        column = _column(place.this) if known else None
-        if column is None or column[0] != table:
-            return ()
+        return _NOTHING
     shown = []
     for item in tree.expressions:
         column = _column(item.unalias())
         if column is None or column[0] != table or not item.alias or not item.alias.isprintable():
-            return ()
+            return _NOTHING
         shown.append((column[1], item.alias))
-    return tuple(shown)
+    written = tree.args.get("order")
+    order = []
+    for place in () if written is None else written.expressions:
+        known = isinstance(place, exp.Ordered) and place.args.get("with_fill") is None
+        column = _column(_numbered(place.this, tree.expressions)) if known else None
+        if column is None or column[0] != table:
+            return _NOTHING
+        ends = bool(place.args.get("desc")), bool(place.args.get("nulls_first"))
+        order.append(ShownOrder(column[1], *ends))
+    return tuple(shown), tuple(order)
 
 
-def _item(tree: exp.Expr) -> str:
-    """Return the text of an item of a select list, which stays in its tree."""
+def _numbered(place: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
+    """Return the item that a number in ORDER BY stands for, everything else as it is."""
+    is_number = isinstance(place, exp.Literal) and not place.is_string and len(place.name) < 5
+    number = int(place.name) if is_number and place.name.isdecimal() else 0
+    return items[number - 1].unalias() if 1 <= number <= len(items) else place
+
+
+def _item(item: exp.Expr) -> str | None:
+    """Return the text of an item of a select list, which stays in its tree; None if it reads more."""
+    tree = item.unalias()
     column = _column(tree)
-    return render(tree.copy()) if column is None else f'"{column[0]}"."{column[1]}"'
+    if column is not None:
+        return f'"{column[0]}"."{column[1]}"'
+    return None if _reads_more(item) else render(tree.copy())
 
 
 def _column(tree: exp.Expr) -> tuple[str, str] | None:

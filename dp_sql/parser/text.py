@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -29,8 +29,8 @@ MAX_DEPTH = 40  # nested parentheses, brackets and CASEs: the parser recurses
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # its warnings would print the statement
 
-_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
-_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
+CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
 _OTHER_STRINGS = {  # N'…', E'…' and the like: they end in another place for one reader than for another
     TokenType.BIT_STRING, TokenType.BYTE_STRING, TokenType.HEX_STRING, TokenType.NATIONAL_RAW_STRING,
     TokenType.NATIONAL_STRING, TokenType.RAW_STRING, TokenType.UNICODE_STRING,
@@ -65,9 +65,10 @@ _STATEMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A query's tree, and its text with blanks for what DuckDB can't read, character by character."""
+    """A query's tree, its words, and its text with blanks for what DuckDB can't read, by character."""
 
     tree: exp.Query
+    tokens: Sequence[Token]
     plain: str
 
 
@@ -137,7 +138,7 @@ def parse_text(text: str) -> Parsed:
         raise UnsupportedSQLError(
             f"{word} can't be answered: {reason}.", hint="a SELECT with aggregates"
         )
-    return Parsed(tree, without(text, parser.spans, tokens))
+    return Parsed(tree, tokens, without(text, parser.spans, tokens))
 
 
 def _tokens(text: str, dialect: DuckDB) -> list[Token]:
@@ -174,7 +175,7 @@ def _tokens(text: str, dialect: DuckDB) -> list[Token]:
                 text=text,
                 position=place_of(text, token),
             )
-        depth += int(kind in _OPENING) - int(kind in _CLOSING)
+        depth += int(kind in OPENING) - int(kind in CLOSING)
         chain = chain + 1 if kind in _CHAIN else 0
         if depth > MAX_DEPTH or chain > MAX_DEPTH:
             raise _too_deep()

@@ -197,6 +197,23 @@ class ItemForm:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownOrder:
+    """One place of an ORDER BY that has columns of a released table alone."""
+
+    column: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BareItems:
+    """The items of a select list that have no name: a query of nothing else, and their places."""
+
+    sql: str
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Residual:
     """The analyst's SQL above the releases, as opaque text for a DuckDB that holds no rows of anyone.
 
@@ -207,7 +224,9 @@ class Residual:
     row_items: where every row of the answer is one group of one release, the text of each column
     over that release's table, None for a column that reads other rows too; `sql` then has one more
     column, last, the group's number. Empty for every other statement. forms: aligned with it.
-    own_names: the places of columns that keep the names that `sql` gives.
+    shown: where the answer is columns of one released table as they are, each as (column, name);
+    order: the order of its rows. own_names: the places of columns that keep the names that `sql` gives.
+    bare: what the names of the others depend on, None where that is all of `plain`.
     """
 
     sql: str
@@ -217,9 +236,10 @@ class Residual:
     row_items: tuple[str | None, ...] = ()
     named: bool = False
     shown: tuple[tuple[str, str], ...] = ()
-    order: str = ""
+    order: tuple[ShownOrder, ...] = ()
     forms: tuple[ItemForm, ...] = ()
     own_names: tuple[int, ...] = ()
+    bare: BareItems | None = None
 
 
 @dataclass(frozen=True, slots=True)

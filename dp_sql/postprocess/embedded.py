@@ -12,10 +12,11 @@ import numpy as np
 
 from dp_sql.complaint import Complaint, position_in, read_complaint
 from dp_sql.errors import EngineError, QueryError
-from dp_sql.executor.database import STOPPED, within
+from dp_sql.executor.clock import within
+from dp_sql.executor.database import STOPPED
 from dp_sql.mechanisms.planar import PlanarLaplace
 from dp_sql.mechanisms.sampler import Sampler
-from dp_sql.plan.release import GROUP_NUMBER, Residual
+from dp_sql.plan.release import GROUP_NUMBER, Residual, ShownOrder
 from dp_sql.plan.sql_text import identifier, text_literal
 from dp_sql.postprocess.processor import ABOVE, PostProcessor, exceeded
 from dp_sql.postprocess.released import Answer, Columns, ReleasedColumn, shown_columns
@@ -251,9 +252,10 @@ class DuckDBPostProcessor(PostProcessor):
                 shown = [column for column, _ in residual.shown]
                 items = ", ".join(identifier(column) for column in (*shown, GROUP_NUMBER))
                 select, parameters = _sent(columns)
-                text = f"SELECT {items} FROM ({select}) AS {identifier(name)}{residual.order}"
+                text = f"SELECT {items} FROM ({select}) AS {identifier(name)}"
+                order = ", ".join(_place(place) for place in residual.order)
                 with self._lock:
-                    return self._fetched(text, parameters)
+                    return self._fetched(f"{text} ORDER BY {order}" if order else text, parameters)
         with self._released(tables):
             self._load(residual.public_tables)
             self._define_planar(residual.sql)
@@ -407,6 +409,12 @@ def _sent(columns: Sequence[ReleasedColumn]) -> tuple[str, list[list[Any]]]:
         for c, v in zip(columns, values, strict=True)
     )
     return f"SELECT {items}", [v.tolist() for v in values]
+
+
+def _place(place: ShownOrder) -> str:
+    """Return a place of an ORDER BY."""
+    end = "DESC" if place.descending else "ASC"
+    return f"{identifier(place.column)} {end} NULLS {'FIRST' if place.nulls_first else 'LAST'}"
 
 
 def _array(column: ReleasedColumn) -> NDArray[Any]:

@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from dp_sql.errors import EngineError
+from dp_sql.errors import EngineError, QueryError
 from dp_sql.plan.release import Residual
 from dp_sql.postprocess.released import (
     Answer,
     Columns,
     ReleasedColumn,
     shown_columns,
-    shown_numbers,
+    shown_rows,
 )
 from dp_sql.schema.sqltype import SqlType
 
@@ -44,6 +44,7 @@ class PostProcessor(ABC):
     def __init__(self) -> None:
         """Know nothing yet."""
         self._described: dict[tuple[Residual, tuple[tuple[str, _Shape], ...]], Columns] = {}
+        self._names: dict[str, tuple[str, ...] | None] = {}
 
     def describe(
         self, residual: Residual, tables: Mapping[str, Sequence[tuple[str, SqlType]]]
@@ -53,8 +54,10 @@ class PostProcessor(ABC):
         Raises QueryError where DuckDB can't bind the statement. Nothing is read, nothing depends on
         protected values.
         """
-        if residual.shown and residual.named:
-            return shown_columns(residual, tables)
+        if residual.shown:
+            known = self._shown(residual, tables)
+            if known is not None:
+                return known
         asked = residual, tuple((name, tuple(columns)) for name, columns in tables.items())
         found = self._described.get(asked)
         if found is None:
@@ -63,6 +66,33 @@ class PostProcessor(ABC):
                 if len(self._described) >= _MOST_DESCRIBED:
                     self._described.clear()
                 self._described[asked] = found
+        return found
+
+    def _shown(
+        self, residual: Residual, tables: Mapping[str, Sequence[tuple[str, SqlType]]]
+    ) -> Columns | None:
+        """Return what `describe` does for released columns as they are, None where it takes more."""
+        names, types = shown_columns(residual, tables)
+        if residual.named:
+            return names, types
+        found = None if residual.bare is None else self._names_of(residual.bare.sql)
+        if residual.bare is None or found is None or len(found) != len(residual.bare.places):
+            return None
+        own = dict(zip(residual.bare.places, found, strict=True))
+        return tuple(own.get(place, name) for place, name in enumerate(names)), types
+
+    def _names_of(self, sql: str) -> tuple[str, ...] | None:
+        """Return the column names of a query over empty tables, None where it can't be bound."""
+        known = self._names
+        if sql in known:
+            return known[sql]
+        try:
+            found = self._describe(Residual(sql, sql, sql, (), named=True), {})[0]
+        except QueryError:
+            found = None
+        if len(self._names) >= _MOST_DESCRIBED:
+            self._names = {}
+        self._names[sql] = found
         return found
 
     def columns(
@@ -83,7 +113,7 @@ class PostProcessor(ABC):
         names: tuple[str, ...],
     ) -> Answer:
         """Return the answer over released tables. Raises EngineError where DuckDB fails."""
-        return shown_numbers(residual, tables, names) or self._run(residual, tables, names)
+        return shown_rows(residual, tables, names) or self._run(residual, tables, names)
 
     @abstractmethod
     def _describe(

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -13,10 +15,10 @@ from dp_sql.demo import SCHEMA
 from dp_sql.errors import QueryError
 from dp_sql.mechanisms.sampler import ExactSampler
 from dp_sql.parser.statement import parse
-from dp_sql.plan.release import Residual
+from dp_sql.plan.release import Residual, ShownOrder
 from dp_sql.postprocess.embedded import DuckDBPostProcessor
 from dp_sql.postprocess.processor import PostProcessor
-from dp_sql.postprocess.released import ReleasedColumn, number_column
+from dp_sql.postprocess.released import Columns, ReleasedColumn, number_column
 from dp_sql.schema.loader import load
 from dp_sql.schema.sqltype import BIGINT, DATE, DOUBLE, VARCHAR, Kind, SqlType
 
@@ -123,6 +125,10 @@ def test_columns_are_those_of_the_tables_that_the_statement_releases(post: PostP
         'WITH t AS (SELECT COUNT(*) AS n FROM purchases) SELECT N AS "N", n FROM t',
         "SELECT COUNT(*), SUM(CDS) / COUNT(*) AS mean FROM purchases",
         "SELECT CDS, COUNT(*) AS n FROM purchases GROUP BY cds",
+        "SELECT COUNT(*), COUNT(*) AS n, count(*) FROM purchases WHERE cds > 3",
+        "SELECT count(*) -- , what\n, month(DAY) , SUM(cds) AS s FROM purchases AS p GROUP BY ALL",
+        "SELECT EXTRACT(year FROM day), CASE cds WHEN 1 THEN 'a, b' END, SUM(1) FROM purchases GROUP BY ALL",
+        "SELECT cds > 1 AS b, P.CDS > 2, sum(cds) FILTER (p.CDS < 3) FROM purchases p GROUP BY b, 2",
     ],
 )
 def test_columns_have_the_names_that_duckdb_gives_them(sql: str, tmp_path: Path) -> None:
@@ -131,6 +137,29 @@ def test_columns_have_the_names_that_duckdb_gives_them(sql: str, tmp_path: Path)
         wanted = [row[0] for row in plain.execute(f"DESCRIBE {sql}").fetchall()]
     with dp_sql.connect(SCHEMA, ledger=tmp_path / "x.ledger") as con:
         assert con.sql(sql, epsilon=1, delta=1e-9).columns == wanted
+
+
+def test_names_are_bound_once_whatever_stands_beside_them(
+    post: PostProcessor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    bind = post._describe
+
+    def counted(asking: Residual, tables: Any) -> Columns:
+        asked.append(asking.sql)
+        return bind(asking, tables)
+
+    monkeypatch.setattr(post, "_describe", counted)
+    shape = {"r0": [("k0", BIGINT), ("a0", DOUBLE), ("a1", BIGINT)]}
+    for number in range(3):
+        text = (
+            f"SELECT CDS, SUM(dollars) AS s{number}, COUNT(*) FROM purchases "
+            f"WHERE dollars > {number} GROUP BY cds ORDER BY COUNT(*)"
+        )
+        names, types = post.describe(parse(text, load(SCHEMA)).residual, shape)
+        assert names == ("cds", f"s{number}", "count_star()")
+        assert types == ("BIGINT", "DOUBLE", "BIGINT")
+    assert asked == ["SELECT CDS\n, COUNT(*)\nFROM purchases\nGROUP BY ALL"]
 
 
 KINDS = [SqlType(k) for k in Kind if k not in (Kind.NULL, Kind.DECIMAL)] + [
@@ -147,26 +176,51 @@ def test_shown_columns_have_the_types_that_duckdb_tells(post: PostProcessor, kin
     assert post.describe(shown, shape) == post.describe(asked, shape)
 
 
-ORDERS = ["", ' ORDER BY "r0"."k0" DESC, "r0"."a1"', ' ORDER BY "r0"."a1" NULLS FIRST, "r0"."a0"']
+ORDERS = [  # they leave no two rows alike
+    "", "k0 DESC LAST, a0 ASC LAST", "a1 ASC FIRST, a0 ASC LAST", "k1 ASC LAST, a0 DESC LAST",
+    "k1 DESC FIRST, k2 ASC FIRST, a0 ASC LAST", "k3 DESC LAST, a1 DESC LAST, a0 ASC LAST",
+]  # fmt: skip
+
+
+def shown_order(text: str) -> tuple[ShownOrder, ...]:
+    places = [place.split() for place in text.split(", ") if place]
+    return tuple(ShownOrder(c, e == "DESC", n == "FIRST") for c, e, n in places)
+
+
+def order_sql(order: tuple[ShownOrder, ...]) -> str:
+    places = [
+        f'"r0".{o.column} {"DESC" if o.descending else "ASC"} '
+        f"NULLS {'FIRST' if o.nulls_first else 'LAST'}"
+        for o in order
+    ]
+    return f" ORDER BY {', '.join(places)}" if places else ""
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("size", [0, 1, 5, 600])
-@pytest.mark.parametrize("shown", ["a0 a1 a0", "k0 a1", "k0", "a2 a0", "a3", "a4"])
+@pytest.mark.parametrize("shown", ["a0 a1 a0", "k0 a1", "k0", "a2 a0", "a3", "a4", "k1 k2 k3 a1"])
 def test_shown_columns_are_those_that_duckdb_would_answer(
     post: PostProcessor, size: int, order: str, shown: str
 ) -> None:
     items = shown.split()
     text = ", ".join(f'"r0"."{item}"' for item in items)
     asked = replace(
-        residual(f'SELECT {text}, group_number FROM "released"."r0"{order}'),
+        residual(
+            f'SELECT {text}, group_number FROM "released"."r0"{order_sql(shown_order(order))}'
+        ),
         row_items=tuple(f'"r0"."{item}"' for item in items),
     )
-    known = replace(asked, shown=tuple((item, item) for item in items), order=order)
-    floats = np.resize(np.array([0.1, -0.0, np.inf, 5e-324]), size)
+    known = replace(asked, shown=tuple((item, item) for item in items), order=shown_order(order))
+    last = np.nan if size <= 5 else -np.inf  # in an array that DuckDB scans NaN is NULL
+    floats = np.resize(np.array([0.1, -0.0, np.inf, 5e-324, last]), size)
     counts = np.arange(size, dtype=np.int64) + np.iinfo(np.int64).min
     columns = [
         ReleasedColumn("k0", DATE, (["1997-01-31", "infinity", None] * size)[:size]),
+        ReleasedColumn(
+            "k1", VARCHAR, (["b", None, "ü", "a", "", "\U00010000", "\uffff"] * size)[:size]
+        ),
+        ReleasedColumn("k2", SqlType(Kind.BOOLEAN), ([True, None, False] * size)[:size]),
+        ReleasedColumn("k3", DATE, ([date(1997, 1, 31), None, date(12, 1, 1)] * size)[:size]),
         ReleasedColumn("a0", BIGINT, counts),
         ReleasedColumn("a1", DOUBLE, floats),
         ReleasedColumn("a2", SqlType(Kind.INTEGER), np.arange(size) + 0.0),
@@ -181,25 +235,37 @@ def test_shown_columns_are_those_that_duckdb_would_answer(
 @pytest.mark.parametrize(
     ("sql", "wanted"),
     [
-        ("SELECT COUNT(*) AS n FROM purchases", ((("a0", "n"),), "")),
+        ("SELECT COUNT(*) AS n FROM purchases", ((("a0", "n"),), ())),
         (
             "SELECT cds AS c, COUNT(*) AS n FROM purchases GROUP BY 1",
-            ((("k0", "c"), ("a0", "n")), ""),
+            ((("k0", "c"), ("a0", "n")), ()),
         ),
         (
             "SELECT cds AS c FROM purchases GROUP BY c ORDER BY COUNT(*) DESC",
-            ((("k0", "c"),), ' ORDER BY "r0"."a0" DESC'),
+            ((("k0", "c"),), (ShownOrder("a0", descending=True, nulls_first=False),)),
         ),
-        ("SELECT COUNT(*) + 1 AS n FROM purchases", ((), "")),
-        ("SELECT COUNT(*) AS n FROM purchases HAVING n > 3", ((), "")),
-        ("SELECT COUNT(*) AS n FROM purchases LIMIT 1", ((), "")),
-        ("SELECT cds AS c FROM purchases GROUP BY c ORDER BY c + 1", ((), "")),
-        ("SELECT COUNT(*) AS n, SUM(COUNT(*)) OVER () AS s FROM purchases", ((), "")),
-        ("SELECT n FROM (SELECT COUNT(*) AS n FROM purchases) AS t", ((), "")),
+        (
+            "SELECT cds AS c, COUNT(*) AS n FROM purchases GROUP BY c ORDER BY 2 NULLS FIRST, 1",
+            (
+                (("k0", "c"), ("a0", "n")),
+                (
+                    ShownOrder("a0", descending=False, nulls_first=True),
+                    ShownOrder("k0", descending=False, nulls_first=False),
+                ),
+            ),
+        ),
+        ("SELECT COUNT(*) AS n FROM purchases ORDER BY 2", ((), ())),
+        ("SELECT COUNT(*) AS n FROM purchases ORDER BY '1'", ((), ())),
+        ("SELECT COUNT(*) + 1 AS n FROM purchases", ((), ())),
+        ("SELECT COUNT(*) AS n FROM purchases HAVING n > 3", ((), ())),
+        ("SELECT COUNT(*) AS n FROM purchases LIMIT 1", ((), ())),
+        ("SELECT cds AS c FROM purchases GROUP BY c ORDER BY c + 1", ((), ())),
+        ("SELECT COUNT(*) AS n, SUM(COUNT(*)) OVER () AS s FROM purchases", ((), ())),
+        ("SELECT n FROM (SELECT COUNT(*) AS n FROM purchases) AS t", ((), ())),
     ],
 )
 def test_an_answer_that_only_shows_released_columns_is_known(
-    sql: str, wanted: tuple[tuple[tuple[str, str], ...], str]
+    sql: str, wanted: tuple[tuple[tuple[str, str], ...], tuple[ShownOrder, ...]]
 ) -> None:
     found = parse(sql, load(SCHEMA)).residual
     assert (found.shown, found.order) == wanted
