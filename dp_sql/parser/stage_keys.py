@@ -84,9 +84,14 @@ def _source(tree: exp.Expr) -> exp.Expr | None:
         if tree.expressions != [exp.Star()] or tree.args.get("joins") or not tree.args.get("from_"):
             return None
         source = tree.args["from_"].this
-    while isinstance(source, exp.Subquery) and not source.args.get("joins"):
+    while isinstance(source, exp.Subquery) and not source.args.get("joins") and not _pivots(source):
         source = source.this
-    return source
+    return None if source is None or _pivots(source) else source
+
+
+def _pivots(node: exp.Expr) -> bool:
+    """Return whether a PIVOT or UNPIVOT makes other rows of an item of FROM."""
+    return bool(node.args.get("pivots"))
 
 
 def _numbers(series: exp.GenerateSeries) -> list[list[exp.Expr]] | None:
@@ -128,7 +133,7 @@ def _is_distinct(tree: exp.Expr) -> bool:
 
 def _opened(env: Environment, tree: exp.Expr) -> exp.Expr:
     """Return the query that a tree stands for: without parentheses, of a CTE what it is defined as."""
-    while isinstance(tree, exp.Subquery):
+    while isinstance(tree, exp.Subquery) and not _pivots(tree):
         tree = tree.this
     if isinstance(tree, exp.Select) and {k for k, v in tree.args.items() if v} == {
         "expressions",
@@ -137,7 +142,12 @@ def _opened(env: Environment, tree: exp.Expr) -> exp.Expr:
         table = tree.args["from_"].this
         named = env.ctes.get(ascii_lower(table.name)) if isinstance(table, exp.Table) else None
         plain = isinstance(named, OpenName) and not named.recursive and not table.db
-        if tree.expressions == [exp.Star()] and plain and isinstance(named, OpenName):
+        if (
+            tree.expressions == [exp.Star()]
+            and plain
+            and not _pivots(table)
+            and isinstance(named, OpenName)
+        ):
             return _opened(env, named.cte.this)
     return tree
 
@@ -161,7 +171,12 @@ def _released(statement: Statement, tree: exp.Select) -> list[exp.Expr]:
     """Return the keys of the one release that a query reads, as it names them."""
     clause = tree.args.get("from_")
     table = clause.this if isinstance(clause, exp.From) else None
-    if not isinstance(table, exp.Table) or table.db != RELEASED or tree.args.get("joins"):
+    if (
+        not isinstance(table, exp.Table)
+        or table.db != RELEASED
+        or tree.args.get("joins")
+        or _pivots(table)
+    ):
         return []
     release = next(r for r in statement.releases if r.name == table.name)
     if len(release.sets) > 1:
