@@ -133,7 +133,7 @@ def _is_distinct(tree: exp.Expr) -> bool:
 
 def _opened(env: Environment, tree: exp.Expr) -> exp.Expr:
     """Return the query that a tree stands for: without parentheses, of a CTE what it is defined as."""
-    while isinstance(tree, exp.Subquery) and not _pivots(tree):
+    while isinstance(tree, exp.Subquery):
         tree = tree.this
     if isinstance(tree, exp.Select) and {k for k, v in tree.args.items() if v} == {
         "expressions",
@@ -142,12 +142,7 @@ def _opened(env: Environment, tree: exp.Expr) -> exp.Expr:
         table = tree.args["from_"].this
         named = env.ctes.get(ascii_lower(table.name)) if isinstance(table, exp.Table) else None
         plain = isinstance(named, OpenName) and not named.recursive and not table.db
-        if (
-            tree.expressions == [exp.Star()]
-            and plain
-            and not _pivots(table)
-            and isinstance(named, OpenName)
-        ):
+        if tree.expressions == [exp.Star()] and plain and isinstance(named, OpenName):
             return _opened(env, named.cte.this)
     return tree
 
@@ -171,12 +166,7 @@ def _released(statement: Statement, tree: exp.Select) -> list[exp.Expr]:
     """Return the keys of the one release that a query reads, as it names them."""
     clause = tree.args.get("from_")
     table = clause.this if isinstance(clause, exp.From) else None
-    if (
-        not isinstance(table, exp.Table)
-        or table.db != RELEASED
-        or tree.args.get("joins")
-        or _pivots(table)
-    ):
+    if not isinstance(table, exp.Table) or table.db != RELEASED or tree.args.get("joins"):
         return []
     release = next(r for r in statement.releases if r.name == table.name)
     if len(release.sets) > 1:

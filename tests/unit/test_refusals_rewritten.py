@@ -46,9 +46,11 @@ REWRITTEN = [
     ("SELECT CONVERT(VARCHAR(4), city), COUNT(*) FROM people GROUP BY ALL",
      "SELECT CAST(city AS TEXT), COUNT(*) FROM people GROUP BY ALL"),
     ("SELECT c.city, (SELECT COUNT(*) FROM people p WHERE p.city = c.city) FROM cities c",
-     "SELECT c.city, COUNT(p.city) FROM cities AS c LEFT JOIN people AS p ON c.city = p.city GROUP BY c.city"),
+     ("SELECT c.city, COUNT(p.city) FROM cities AS c LEFT JOIN people AS p ON c.city = p.city "
+      "GROUP BY c.city")),
     ("SELECT city FROM cities c WHERE c.city IN (SELECT city FROM people)",
-     "SELECT c.city, COUNT(people.city) FROM cities AS c LEFT JOIN people ON c.city = people.city GROUP BY c.city"),
+     ("SELECT c.city, COUNT(people.city) FROM cities AS c LEFT JOIN people ON c.city = people.city "
+      "GROUP BY c.city")),
     ("SELECT FIRST(name) FROM people", "SELECT count(DISTINCT name) FROM people"),
     ("SELECT FIRST(city) FROM people", "SELECT mode(city) FROM people"),
     ("SELECT SUM(id) FROM people", "SELECT SUM(CLAMP(id, 0, 100)) FROM people"),
@@ -104,11 +106,12 @@ BY_PERSON = [
     ("SELECT COUNT(*) FROM users u WHERE EXISTS (SELECT COUNT(*) FROM visits v WHERE v.uid = u.uid)",
      "SELECT COUNT(*) FROM users u WHERE EXISTS (SELECT 1 FROM visits v WHERE v.uid = u.uid)", "SELECT 1"),
     ("SELECT SUM((SELECT c.pop FROM cities c, skus s WHERE c.city = v.city)) FROM visits v",
-     "SELECT SUM((SELECT MIN(c.pop) FROM cities c, skus s WHERE c.city = v.city)) FROM visits v", "MIN(c.pop)"),
-    (("SELECT AVG(n) FROM (SELECT COUNT(*) OVER (PARTITION BY uid ORDER BY day RANGE BETWEEN INTERVAL '2' MONTH "
-      "PRECEDING AND CURRENT ROW) AS n FROM visits)"),
-     ("SELECT AVG(n) FROM (SELECT COUNT(*) OVER (PARTITION BY uid ORDER BY day RANGE BETWEEN INTERVAL 60 DAYS "
-      "PRECEDING AND CURRENT ROW) AS n FROM visits)"), "60 DAYS"),
+     "SELECT SUM((SELECT MIN(c.pop) FROM cities c, skus s WHERE c.city = v.city)) FROM visits v",
+     "MIN(c.pop)"),
+    (("SELECT AVG(n) FROM (SELECT COUNT(*) OVER (PARTITION BY uid ORDER BY day RANGE BETWEEN INTERVAL '2' "
+      "MONTH PRECEDING AND CURRENT ROW) AS n FROM visits)"),
+     ("SELECT AVG(n) FROM (SELECT COUNT(*) OVER (PARTITION BY uid ORDER BY day RANGE BETWEEN INTERVAL 60 "
+      "DAYS PRECEDING AND CURRENT ROW) AS n FROM visits)"), "60 DAYS"),
     ("PIVOT visits ON city USING SUM(step)", None, "FILTER (WHERE"),
     ("SELECT * FROM (PIVOT visits ON city USING SUM(step))", None, "FILTER (WHERE"),
     ("SELECT * FROM visits PIVOT (SUM(step) FOR page IN ('home'))", None, "FILTER (WHERE"),
@@ -118,8 +121,8 @@ BY_PERSON = [
     ("SELECT AVG(COLUMNS('(am).*')) AS '\\1_x' FROM visits", None, "AVG(x) AS name"),
     (("SELECT COUNT(*) FROM users u LEFT JOIN visits v ON v.uid = u.uid AND EXISTS (SELECT 1 FROM orders o "
       "WHERE o.uid = u.uid AND o.placed = v.day)"), None, "the columns of one side"),
-    ("SELECT COUNT(*) FROM visits v FULL JOIN users u ON v.uid = u.uid AND v.city IN (SELECT city FROM cities)",
-     None, "WITH t AS (SELECT *, EXISTS (…) AS met"),
+    (("SELECT COUNT(*) FROM visits v FULL JOIN users u ON v.uid = u.uid AND v.city IN "
+      "(SELECT city FROM cities)"), None, "WITH t AS (SELECT *, EXISTS (…) AS met"),
     (("SELECT c.city, COUNT(v.uid) FROM cities c LEFT JOIN visits v ON v.city = c.city AND c.city IN "
       "(SELECT home FROM users) GROUP BY c.city"), None, "0 < (SELECT COUNT(*)"),
     ("SELECT c.city, n FROM cities c, LATERAL (SELECT COUNT(*) AS n FROM visits v WHERE v.city = c.city) t",
