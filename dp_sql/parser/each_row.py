@@ -78,9 +78,11 @@ class EachRow:
         owners = owners_of(rows)
         if is_protected(rows) and not owners_of(values):
             raise self._statement.unsupported(
-                "a value from a subquery is matched with the outer row by equality here.",
+                "where the outer row has no owner, a value from a subquery is matched with it by "
+                "equality, and its aggregates don't read it.",
                 self._node,
-                hint="WHERE inner.column = outer.column",
+                hint="WHERE inner.column = outer.column, and the outer columns outside of the "
+                "subquery: (SELECT MAX(y) FROM …) - x",
             )
         if is_protected(self._relation) and not same_owner(values, self._relation, self._condition):
             raise mixing(self._statement, self._node, rows, self._relation)

@@ -141,7 +141,9 @@ class ScalarSubqueries:
         if aggregated and superfluous is not None:
             word = "ORDER BY" if superfluous == "order" else superfluous.upper()
             raise self._statement.unsupported(
-                f"an aggregate is one row: it needs no {word}.", query.args[superfluous]
+                f"an aggregate is one row: it needs no {word}.",
+                query.args[superfluous],
+                hint=f"the subquery without its {word}",
             )
         place = self._by_public(relation, pairs)
         if place is not None and aggregated:
