@@ -13,6 +13,7 @@ from dp_sql.parser import aggregates, contribution, rewrites, sample_calls
 from dp_sql.parser.bin_calls import Bins, bins_of
 from dp_sql.parser.choices import Asked, asked, result_type
 from dp_sql.parser.expressions import Expressions
+from dp_sql.parser.nearby import collected
 from dp_sql.parser.pair_calls import two_arguments
 from dp_sql.parser.scope import Scope, Statement
 from dp_sql.parser.text import position_of
@@ -44,6 +45,10 @@ _REFUSED = {
     **dict.fromkeys(("ARG_MAX", "ARGMAX", "MAX_BY"), _ARG_MAX),
     **dict.fromkeys(("ARG_MIN", "ARGMIN", "MIN_BY"), _ARG_MIN),
 }  # why, and what to write instead
+_COLLECTING = ("LIST", "ARRAY_AGG", "STRING_AGG", "GROUP_CONCAT", "LISTAGG")
+_SHOWN = (
+    "the values that are shown as groups: SELECT STRING_AGG(x, ',') FROM (SELECT x … GROUP BY x)"
+)
 _COUNTS = (AggregateKind.COUNT_STAR, AggregateKind.COUNT, AggregateKind.COUNT_OWNERS)
 
 
@@ -239,7 +244,10 @@ class AggregateCalls:
         argument = self._binder.bind(asked.argument)
         if isinstance(argument, Ref) and argument.column.number in self._owners:
             raise self._statement.not_private(
-                f"{call.name} of the owner's column would be one person's.", asked.argument
+                f"{call.name} of the owner's column would be one person's.",
+                asked.argument,
+                hint=f"{self._owner_hint()}, how many there are",
+                tries=self._counted_owners(call),
             )
         if self._padded and not null_on(argument, self._padded):
             raise self._statement.not_private(
@@ -313,6 +321,12 @@ class AggregateCalls:
         named = (n.name for n in columns if n.column.number in self._owners)
         return next((f"COUNT(DISTINCT {name})" for name in named), "COUNT(*)")
 
+    def _counted_owners(self, call: aggregates.Call) -> list[str | None]:
+        found = self._statement.call(call.node)
+        if found is None or not found[1]:
+            return []
+        return [self._statement.with_call(call.node, f"COUNT(DISTINCT {found[1][0]})")]
+
     def _without_distinct(self, call: aggregates.Call) -> list[str | None]:
         found = self._statement.call(call.node)
         (argument,) = found[1] if found is not None and len(found[1]) == 1 else ("",)
@@ -333,9 +347,13 @@ class AggregateCalls:
             f"the aggregate {name} isn't answered: {reason}.",
             call.node,
             hint=hint
+            or (_SHOWN if call.name in _COLLECTING else None)
             or new
             or "COUNT, SUM, AVG, VAR_*, STDDEV_*, CORR, REGR_*, MEDIAN, QUANTILE_CONT, MIN or MAX",
-            tries=[self._statement.with_call(inner, each) for each in (new, *counted)],
+            tries=[
+                *(collected(inner) if call.name in _COLLECTING else ()),
+                *(self._statement.with_call(inner, each) for each in (new, *counted)),
+            ],
         )
 
 

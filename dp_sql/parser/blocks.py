@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from dp_sql.parser import nearby
 from dp_sql.parser.aggregates import has_aggregate
-from dp_sql.parser.correlated import reads_outer
+from dp_sql.parser.correlated import outer_columns, reads_outer
 from dp_sql.parser.from_clause import FromClause, Item
 from dp_sql.parser.names import deny_open, draws, is_plain_table
 from dp_sql.parser.options import entered
@@ -237,7 +238,15 @@ class Blocks:
 
     def _set_operation(self, node: exp.SetOperation, env: Environment) -> Bound:
         env, kept = self._ctes(node, env)
-        sides = [self.query(side, env) for side in (node.left, node.right)]
+        around = env.outer
+        read = [
+            around is not None and bool(outer_columns(side, env, around))
+            for side in (node.left, node.right)
+        ]
+        sides = [
+            self.query(side, env, rows=rows)
+            for side, rows in zip((node.left, node.right), read, strict=True)
+        ]
         if any(isinstance(side, PrivateRows) for side in sides):
             rows = [
                 side if isinstance(side, PrivateRows) else self.stage(side.tree, node, env)
@@ -288,6 +297,16 @@ class Blocks:
             case exp.Subquery() | exp.Select() | exp.SetOperation():
                 bound = self.query(node, env)
                 if isinstance(bound, PrivateRows):
+                    tested = node.find_ancestor(exp.In, exp.Exists, exp.Select)
+                    if isinstance(tested, exp.In | exp.Exists):
+                        raise self._statement.not_private(
+                            "whether rows of a protected table are there can't decide about public "
+                            "rows.",
+                            node,
+                            hint="how many there are: FROM … LEFT JOIN … ON … GROUP BY the public "
+                            "columns",
+                            tries=nearby.of_members(tested),
+                        )
                     raise self._statement.not_private(
                         "the rows of a protected table can't be used here.",
                         node,

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from dp_sql.errors import QueryError
+from dp_sql.parser.render import render
 from dp_sql.parser.scope import Scope
 from dp_sql.schema.catalog import ascii_lower
 
@@ -14,7 +16,7 @@ def with_items(scope: Scope, node: exp.Select) -> exp.Select:
     """Return a block without COLUMNS in its select list.
 
     An item without an alias gets the name of its column. Raises QueryError for a name that no column
-    has, UnsupportedSQLError for columns by a pattern or a function, and for two sets in one item.
+    has or a pattern finds, UnsupportedSQLError for columns by a function, and for two sets in one item.
     """
     if not any(item.find(exp.Columns) for item in node.expressions):
         return node
@@ -31,6 +33,12 @@ def _spread(scope: Scope, item: exp.Expr) -> Iterator[exp.Expr]:
     if any(call != calls[0] for call in calls):
         raise scope.statement.unsupported(
             "one item has one set of COLUMNS.", calls[-1], hint="an item for each set"
+        )
+    if isinstance(item, exp.Alias) and "\\" in item.alias:
+        raise scope.statement.unsupported(
+            "a name that is made of what a pattern finds isn't answered.",
+            calls[0],
+            hint="the names that AVG(COLUMNS(…)) has by itself, or AVG(x) AS name for each",
         )
     for column in _columns(scope, calls[0]):
         made = item.copy()
@@ -61,13 +69,15 @@ def _columns(scope: Scope, call: exp.Columns) -> list[exp.Column]:
     if isinstance(star, exp.Star):
         table = listed.table if isinstance(listed, exp.Column) else ""
         return _starred(scope, star, table)
+    if isinstance(listed, exp.Literal) and listed.is_string:
+        return _matching(scope, call, listed)
     if not isinstance(listed, exp.Array) or not all(
         isinstance(name, exp.Literal) and name.is_string for name in listed.expressions
     ):
         raise scope.statement.unsupported(
-            "COLUMNS by a pattern or a function isn't answered over protected rows.",
+            "COLUMNS by a function isn't answered over protected rows.",
             call,
-            hint="the names: COLUMNS(['amount', 'minutes'])",
+            hint="a pattern, COLUMNS('^am'), or the names: COLUMNS(['amount', 'minutes'])",
         )
     wanted = {ascii_lower(name.name): name for name in listed.expressions}
     known = _visible(scope)
@@ -75,6 +85,38 @@ def _columns(scope: Scope, call: exp.Columns) -> list[exp.Column]:
         if all(ascii_lower(c.name) != name for c in known):
             raise scope.unknown(exp.column(node.name))
     return [c for c in known if ascii_lower(c.name) in wanted]
+
+
+def _matching(scope: Scope, call: exp.Columns, pattern: exp.Expr) -> list[exp.Column]:
+    """Return the columns whose names match a regular expression: DuckDB itself says which.
+
+    It is asked about a made-up row with these names, so nothing of the data decides.
+    """
+    known, describe = _visible(scope), scope.statement.describe
+    names = {ascii_lower(c.name): c.name for c in known}
+    if describe is None:
+        raise scope.statement.unsupported(
+            "COLUMNS by a pattern can't be read here.", call, hint=_listed(known)
+        )
+    row = [exp.alias_(exp.null(), name, quoted=True) for name in names.values()]
+    made = exp.Subquery(this=exp.Select(expressions=row))
+    query = exp.Select(
+        expressions=[exp.Columns(this=exp.Literal.string(pattern.name))], from_=exp.From(this=made)
+    )
+    try:
+        found = {ascii_lower(name) for name, _ in describe(render(query), (), [])}
+    except QueryError:
+        raise scope.statement.wrong(
+            "no column's name matches this pattern, or DuckDB can't read it.",
+            call,
+            hint=_listed(known),
+        ) from None
+    return [c for c in known if ascii_lower(c.name) in found]
+
+
+def _listed(known: list[exp.Column]) -> str:
+    names = ", ".join("'" + c.name.replace("'", "''") + "'" for c in known[:3])
+    return f"the names: COLUMNS([{names}])"
 
 
 def _starred(scope: Scope, star: exp.Star, table: str) -> list[exp.Column]:

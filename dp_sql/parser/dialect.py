@@ -45,11 +45,16 @@ _SAME_PARTS = (
 
 
 class Unanswered(Exception):  # noqa: N818  (`text` makes it an UnsupportedSQLError at its place)
-    """A spelling of GoogleSQL that has no equal here. node: where, or None; hint: what to write."""
+    """A spelling of GoogleSQL or others that has no equal here.
 
-    def __init__(self, message: str, node: exp.Expr | None, hint: str) -> None:
+    node: where, or None; hint: what to write; tries: statements with it.
+    """
+
+    def __init__(
+        self, message: str, node: exp.Expr | None, hint: str, tries: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message)
-        self.message, self.node, self.hint = message, node, hint
+        self.message, self.node, self.hint, self.tries = message, node, hint, tries
 
 
 class PrivacyClause(exp.Hint):
@@ -260,6 +265,41 @@ class AnalystParser(DuckDBParser):
         elif "start" not in value.meta:
             value.meta.update(start=first.start, end=self._prev.end)
         return self.expression(exp.PropertyEQ(this=name, expression=value))
+
+    def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:  # noqa: FBT001, FBT002
+        """Read GROUP BY; a, b WITH ROLLUP is ROLLUP (a, b)."""
+        found = super()._parse_group(skip_group_by_token=skip_group_by_token)
+        for key in ("rollup", "cube"):
+            after = [] if found is None else found.args.get(key) or []
+            if found is None or len(after) != 1 or after[0].expressions:
+                continue
+            keys = found.expressions
+            if keys and not any(
+                isinstance(k, exp.Rollup | exp.Cube | exp.GroupingSets) for k in keys
+            ):
+                found.set(key, None)
+                found.set("expressions", [type(after[0])(expressions=keys)])
+        return found
+
+    def _parse_convert(self, strict: bool, safe: bool | None = None) -> exp.Expr | None:  # noqa: FBT001
+        """Read CONVERT(x, type); refuse CONVERT(type, x), which cuts numbers where a CAST rounds."""
+        index, call = self._index, self._tokens[self._index - 2]
+        type_ = self._parse_types(allow_identifiers=False)
+        if not isinstance(type_, exp.DataType) or not self._match(TokenType.COMMA):
+            self._retreat(index)
+            return super()._parse_convert(strict, safe)
+        start = self._curr.start
+        value = self._parse_disjunction()
+        if not self._match(TokenType.R_PAREN, advance=False):
+            hint = "strftime(x, '%Y-%m-%d'), or CAST(x AS VARCHAR)"
+            raise Unanswered("CONVERT with a style isn't answered.", value, hint)
+        new = f"CAST({self.sql[start : self._prev.end + 1]} AS {type_.sql(dialect='duckdb')})"
+        raise Unanswered(
+            "CONVERT(type, x) isn't answered: some databases cut numbers off in it, others round them.",
+            value,
+            f"{new}, which rounds" if type_.is_type(*exp.DataType.INTEGER_TYPES) else new,
+            (self.sql[: call.start] + new + self.sql[self._curr.end + 1 :],),
+        )
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:  # noqa: FBT001, FBT002
         """Read an argument; a named one goes to its function's node instead."""

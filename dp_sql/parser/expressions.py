@@ -76,6 +76,9 @@ _WHY_OF = {
     "hash": ": its values change with DuckDB's version",
 }
 
+_UNQUOTED_PARTS = frozenset(
+    "YEAR QUARTER MONTH WEEK DAY DAYOFWEEK DAYOFYEAR HOUR MINUTE SECOND DECADE CENTURY EPOCH".split()
+)
 _PARTS = {"DAYOFWEEK": "dow", "DAYOFYEAR": "doy"}
 
 
@@ -117,6 +120,10 @@ def _picks(node: exp.Expr | None) -> bool:
             return null and _picks(node.args["true"]) and (other is None or _picks(other))
         case _:
             return False
+
+
+IN_A_COLUMN = "its result as a column: WITH t AS (SELECT *, EXISTS (…) AS met FROM …), and met here"
+"""What is written instead of a subquery where none can stand."""
 
 
 class Expressions:
@@ -232,7 +239,7 @@ class Expressions:
                 raise self._statement.unsupported(
                     "a subquery can't stand here: in WHERE, a select list or an argument it can.",
                     node,
-                    hint="name it with WITH and join it",
+                    hint=IN_A_COLUMN,
                 )
             case exp.Window():
                 raise self._statement.wrong(
@@ -322,7 +329,7 @@ class Expressions:
         if type(node) in BINARY and call.name not in ("and", "or"):
             for arg in args:
                 self._plain(arg)
-        if call.name == "date_part" and len(args) == 2 and isinstance(args[0], exp.Literal):
+        if call.name == "date_part" and len(args) == 2 and self._is_part(args[0]):
             return self._part(node, args[0].name, args[1])
         if call.name in MOVES and len(args) == 1 and is_constant(args[0]):
             unit = exp.var(call.name.removeprefix("to_"))
@@ -375,7 +382,7 @@ class Expressions:
             raise self._statement.unsupported(
                 "IN with a subquery can't stand here.",
                 node,
-                hint="list the values: x IN (1, 2, 3), or test in WHERE",
+                hint=f"list the values, x IN (1, 2, 3), or {IN_A_COLUMN}",
             )
         self._only(node, "this", "expressions")
         operand, *values = (self.bind(part) for part in (node.this, *node.expressions))
@@ -421,6 +428,12 @@ class Expressions:
                     f"{operand.value!r} is not a {target}.", node, hint=f"{target} '2024-01-31'"
                 ) from None
         return functions.cast(operand, target)
+
+    def _is_part(self, node: exp.Expr) -> bool:
+        """Return whether a node names a part of a date: as a text, or as a word that no column is."""
+        if not isinstance(node, exp.Column) or node.table or node.this.args.get("quoted"):
+            return isinstance(node, exp.Literal)
+        return node.name.upper() in _UNQUOTED_PARTS and not self._scope.finds(node)
 
     def _part(self, node: exp.Expr, part: str, value: exp.Expr) -> Expression:
         name = Literal(_PARTS.get(part.upper(), part.lower()), sqltype.VARCHAR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -124,9 +125,16 @@ def _span(statement: Statement, interval: Literal, type_: SqlType, node: exp.Exp
             "the distance of a frame is some whole days of a DATE, or days and shorter times of a "
             "TIMESTAMP: months have no fixed length.",
             node,
-            hint="INTERVAL 30 DAYS",
+            hint=f"INTERVAL {30 * abs(value.months) or 30} DAYS",
+            tries=_in_days(statement.text, value.months) if value.months > 0 else (),
         )
     return str(micros // unit)
+
+
+def _in_days(text: str, months: int) -> list[str]:
+    """Return a statement with months of 30 days in its frames."""
+    written = rf"INTERVAL\s*'?\s*{months}\s*'?\s*MONTHS?\b'?"
+    return [re.sub(written, f"INTERVAL {30 * months} DAYS", text, flags=re.IGNORECASE)]
 
 
 def measured(statement: Statement, value: Expression, node: exp.Expr) -> Expression:

@@ -12,8 +12,8 @@ from dp_sql.dataclass import dataclass
 from dp_sql.errors import QueryError
 from dp_sql.parser.correlated import outer_columns, outer_numbers
 from dp_sql.parser.expressions import Expressions
-from dp_sql.parser.from_forms import spread, tests_in_items, with_laterals
-from dp_sql.parser.join_tests import tests_in_where
+from dp_sql.parser.from_forms import pivot_alias, spread, tests_in_items, unpivoted, with_laterals
+from dp_sql.parser.join_tests import tests_in_where, tests_of_left
 from dp_sql.parser.joins import Step, Way, split
 from dp_sql.parser.joins import join as joined_rows
 from dp_sql.parser.laterals import aggregates_of, expressions_of, lateral_of
@@ -32,7 +32,7 @@ from dp_sql.parser.scope import (
     Source,
     Statement,
 )
-from dp_sql.parser.text import nearest
+from dp_sql.parser.text import BY_FILTER, nearest
 from dp_sql.parser.using import kept_sources, merge, named_column
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
@@ -155,6 +155,8 @@ class FromClause:
                         node,
                         hint="sample_rate=0.1 of the call, or OPTIONS(sample_rate = 0.1)"
                         if sample
+                        else BY_FILTER
+                        if key == "pivots"
                         else "filter with WHERE",
                     )
             cte = self._env.ctes.get(ascii_lower(node.name)) if not node.db else None
@@ -174,10 +176,17 @@ class FromClause:
                 and self._blocks.reads_protected(node, self._env)
                 and bool(outer_columns(node, self._env, outer))
             )
-            bound = self._blocks.query(node, self._env if deep else self._env.inside(None))
+            bare, pivots = unpivoted(node)
+            bound = self._blocks.query(bare, self._env if deep else self._env.inside(None))
             if isinstance(bound, OpenBlock):
                 kept = {k: v for k, v in node.args.items() if k == "alias"}
-                return Item(node, join, alias, None, exp.Subquery(this=bound.tree, **kept))
+                kept["pivots"] = self._blocks.open_value(pivots, self._env)
+                tree = exp.Subquery(this=bound.tree, **kept)
+                return Item(node, join, pivot_alias(pivots) or alias, None, tree)
+            if pivots:
+                raise self._statement.not_private(
+                    "PIVOT would make its columns of the rows.", node, hint=BY_FILTER
+                )
             return Item(node, join, alias, self._blocks.rename(bound, names, node), None)
         if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
             if self._blocks.reads_protected(node, self._env):
@@ -185,7 +194,11 @@ class FromClause:
             return Item(node, join, alias, None, self._blocks.open_expression(node, self._env))
         deny_open(self._statement, node)
         if not isinstance(node, exp.Values | exp.Unnest | exp.Table):
-            raise self._statement.unsupported("this item of FROM isn't answered.", node)
+            raise self._statement.unsupported(
+                "this item of FROM isn't answered.",
+                node,
+                hint=BY_FILTER if isinstance(node, exp.Pivot) else "a table, a subquery or VALUES",
+            )
         return Item(node, join, alias, None, self._blocks.open_expression(node, self._env))
 
     def _scan(self, spec: TableSpec) -> PrivateRows:
@@ -250,7 +263,12 @@ class FromClause:
             kept_sources(self._statement, item.node, left, right, shared, joined.merged)
         )
         scope = self._scope(joined)
-        condition = self._condition(item, item.join, left, right, shared, scope)
+        tests, on = None, item.join.args.get("on")
+        if way is not Way.INNER and on is not None:
+            before, sides = [s.rows.relation for s in joined.steps], (left, right, scope)
+            tests = tests_of_left(self._blocks, self._env, on, sides, before, way.value)
+        binder = Expressions(scope, {}, () if tests is None else (tests.meaning,))
+        condition = self._condition(item, item.join, left, right, shared, binder)
         outside = self._outside(item, way, rows.correlated)
         condition += [part for part in rows.correlated if part not in outside]
         kept = merge(self._statement, way, left, right, shared, joined.merged)
@@ -262,7 +280,9 @@ class FromClause:
             joined.steps.extend([*most, more])
         else:
             name = own[0].alias
-            step = Step(rows, way, tuple(condition), item.node, name, kept, outside=outside)
+            step = Step(
+                rows, way, tuple(condition), item.node, name, kept, outside=outside, tests=tests
+            )
             joined.steps.append(step)
         if way in (Way.SEMI, Way.ANTI):
             del joined.sources[-len(own) :]
@@ -365,7 +385,8 @@ class FromClause:
                 item.node,
                 hint="aggregates alone, or a subquery that keeps rows",
             )
-        if isinstance(item.node, exp.Subquery) and not _reads_releases(item.tree):
+        plain = isinstance(item.node, exp.Subquery) and not item.node.args.get("pivots")
+        if plain and not _reads_releases(item.tree):
             picked = self._blocks.query(item.node, self._env.inside(None), rows=True)
             if isinstance(picked, PrivateRows):  # of public tables: its keys keep their values
                 return self._blocks.rename(picked, names, item.node)
@@ -412,7 +433,7 @@ class FromClause:
         left: Scope,
         right: Scope,
         shared: list[str],
-        scope: Scope,
+        binder: Expressions,
     ) -> list[Expression]:
         if shared:
             parts = []
@@ -429,7 +450,7 @@ class FromClause:
         on = join.args.get("on")
         if on is None:
             return []
-        return split([Expressions(scope).bind_condition(on)])
+        return split([binder.bind_condition(on)])
 
     def _compared(self, sign: str, a: Expression, b: Expression, node: exp.Expr) -> Expression:
         try:
@@ -464,7 +485,7 @@ def _comma_groups(items: Sequence[Item]) -> list[Item]:
 
 def _as_query(tree: exp.Expr) -> exp.Expr:
     """Return what an item of FROM over open data gives, as a query."""
-    if isinstance(tree, exp.Subquery):
+    if isinstance(tree, exp.Subquery) and not tree.args.get("pivots"):
         inner: exp.Expr = tree.this
         return inner
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=tree))

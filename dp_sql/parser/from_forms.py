@@ -84,5 +84,20 @@ def tests_in_items(select: exp.Select, env: Environment, catalog: Catalog) -> No
             join.set("this", exp.Subquery(this=kept, alias=alias))
 
 
+def unpivoted(node: exp.Subquery) -> tuple[exp.Subquery, list[exp.Pivot]]:
+    """Return a subquery of FROM without what PIVOT or UNPIVOT make of it, and these."""
+    pivots = node.args.get("pivots") or []
+    if not pivots:
+        return node, []
+    bare = node.copy()
+    bare.set("pivots", None)
+    return bare, pivots
+
+
+def pivot_alias(pivots: list[exp.Pivot]) -> str:
+    """Return the name that stands behind the last PIVOT, or nothing."""
+    return pivots[-1].alias if pivots else ""
+
+
 def _certainly(names: Names, item: exp.Expr, column: exp.Column) -> bool:
     return bool(column.table or names.columns(item) is not None) and names.gives(item, column)

@@ -13,6 +13,7 @@ from dp_sql.parser import examples
 from dp_sql.parser.each_row import EachRow
 from dp_sql.parser.links import conjunction, resolved, shared_owner
 from dp_sql.parser.scope import PrivateRows, Statement
+from dp_sql.parser.subqueries import Subqueries
 from dp_sql.plan import functions
 from dp_sql.plan.conversion import common_type
 from dp_sql.plan.expression import Call, Column, Expression, Literal, Ref, columns_of
@@ -69,7 +70,8 @@ class Step:
     merged: for a full join with USING, the columns that become one: (new, left's, right's).
     computed: the columns that a LATERAL without FROM makes of the row before it. each: what a LATERAL
     of aggregates counts and adds up for each row before it. outside: conditions on its rows that read
-    the block around the subquery that it is in.
+    the block around the subquery that it is in. tests: the subqueries of `condition`, columns of what
+    stands before it.
     """
 
     rows: PrivateRows
@@ -81,6 +83,7 @@ class Step:
     computed: tuple[tuple[Column, Expression], ...] = ()
     each: EachRow | None = None
     outside: tuple[Expression, ...] = ()
+    tests: Subqueries | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,7 @@ class _Joiner:
                 self._pool += step.condition
                 continue
             rows = self._inner(rows, leaves)
+            rows = self._tested(rows, step)
             leaves = []
             condition = tuple(with_owner(rows, part) for part in step.condition)
             rows = self._outer(rows, replace(step, condition=condition))
@@ -143,6 +147,17 @@ class _Joiner:
                 )
             rows = Filter(rows, conjunction(self._pool))
         return Joined(rows, frozenset(self._padded))
+
+    def _tested(self, rows: Rows, step: Step) -> Rows:
+        """Return the rows before a left join with what the subqueries of its ON are."""
+        tested = rows if step.tests is None else step.tests.applied(rows)
+        if is_protected(tested) and not is_protected(rows):
+            raise self._statement.not_private(
+                "the subquery in this ON lets protected rows decide about a public table's.",
+                step.node,
+                hint="a number that is released: 0 < (SELECT COUNT(*) FROM … WHERE …)",
+            )
+        return tested
 
     def _take(self, *sides: Rows) -> list[Expression]:
         """Take the conditions from the pool that read these sides alone."""
@@ -381,7 +396,9 @@ class _Joiner:
         return self._statement.not_private(
             f"this {step.way.value} JOIN keeps rows that belong to nobody.",
             step.node,
-            hint="an inner join, or put the protected table on the side that is kept",
+            hint="FROM … LEFT JOIN … ON … GROUP BY the public table's columns"
+            if step.way in (Way.EACH, Way.COMPUTED)
+            else "an inner join, or put the protected table on the side that is kept",
         )
 
     def _semi(self, rows: Rows, step: Step) -> Rows:

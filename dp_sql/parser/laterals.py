@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dp_sql.parser.aggregates import has_aggregate
-from dp_sql.parser.correlated import pair, reads_outer
-from dp_sql.parser.each_row import EachRow, require_few
+from dp_sql.parser.correlated import outer_columns, pair, reads_outer
+from dp_sql.parser.each_row import EachRow, read_by_aggregates, require_few
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.joins import Step, Way
 from dp_sql.parser.person import PersonGroups
@@ -81,11 +81,16 @@ def aggregates_of(
     relation, scope, correlated = blocks.rows_of(select, env)
     pairs = [pair(part, relation) for part in correlated]
     equal = [found for found in pairs if found is not None]
-    if len(equal) < len(pairs) or not equal:
+    having = select.args.get("having")
+    items = [*select.expressions, *([] if having is None else [having])]
+    outside = [] if env.outer is None else outer_columns(select, env, env.outer)
+    read = read_by_aggregates(items, outside)
+    apart = len(equal) < len(pairs) or not equal or bool(read)
+    if apart:
         around = [step.rows.relation for step in before]
         require_few(statement, node, 1 + sum(step.way is Way.EACH for step in before))
-        each = EachRow(statement, node, (relation, scope, correlated), around)
-        groups = each.groups
+        each = EachRow(statement, node, (relation, scope, correlated), around, read)
+        groups, scope = each.groups, each.scope
         step = Step(before[0].rows, Way.EACH, (), node, node.alias, each=each)
     else:
         owner = owner_of(relation)
@@ -94,9 +99,8 @@ def aggregates_of(
         groups = PersonGroups(statement, scope, relation, by, padded=True)
     binder = Expressions(scope, {}, (groups.meaning,))
     made = [named for part in select.expressions for named in listed(part, scope, binder)]
-    having = select.args.get("having")
     tests = [] if having is None else [binder.bind_condition(having.this)]
-    if len(equal) == len(pairs) and equal:
+    if not apart:
         matched = tuple(
             functions.call("=", (Ref(groups.column_of(inner)), outer)) for inner, outer in equal
         )

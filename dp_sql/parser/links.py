@@ -17,6 +17,7 @@ from dp_sql.sensitivity.ownership import (
     equal_columns,
     link_of,
     owner_of,
+    owner_or_null,
     owners_of,
     scans_of,
 )
@@ -171,7 +172,8 @@ def _follows(left: Rows, right: Rows, condition: Expression) -> bool:
 
     Claim:   where the condition is true the owners are equal: a join with that besides is the same.
     Why:     equality of columns is transitive, for the values as they are or as wider integers; what
-             holds for every row of a side holds for those that meet.
+             holds for every row of a side holds for those that meet. What equals something isn't
+             NULL, and so the owner, where it is one or the other.
     Assumes: nothing for privacy: the engine adds the equality, and `sensitivity.locality` reads it.
     """
     same: dict[int, set[int]] = {}
@@ -179,7 +181,7 @@ def _follows(left: Rows, right: Rows, condition: Expression) -> bool:
         for a, b in equal_columns(part):
             joined = same.get(a.number, {a.number}) | same.get(b.number, {b.number})
             same.update(dict.fromkeys(joined, joined))
-    first, second = owners_of(left), owners_of(right)
+    first, second = (owners_of(side) | owner_or_null(side).keys() for side in (left, right))
     return any(known & first and known & second for known in same.values())
 
 

@@ -102,3 +102,71 @@ def of_groups(window: exp.Window) -> Iterator[str]:
     tree.set("expressions", [*(key.copy() for key in partition), window.this.copy()])
     tree.set("group", exp.Group(all=True) if partition else None)
     yield _text(tree)
+
+
+def collected(call: exp.Expr) -> Iterator[str]:
+    """Yield a whole statement in which an aggregate collects the values that are shown as groups."""
+    node = call.parent_select
+    if not isinstance(node, exp.Select) or node.parent is not None:
+        return
+    keys = [item for item in node.expressions if not has_aggregate(item)]
+    value = next(call.find_all(exp.Column), None)
+    if value is None or len(keys) + 1 < len(node.expressions):
+        return
+    if any(not isinstance(key.unalias(), exp.Column) for key in keys):
+        return
+    inner, tree = node.copy(), exp.Select()
+    for part in (*_OF_ROWS, "having"):
+        inner.set(part, None)
+    inner.set("expressions", [*(key.copy() for key in keys), value.copy()])
+    inner.set("group", exp.Group(all=True))
+    made = call.copy()
+    tree.set("expressions", [*(exp.column(key.alias_or_name) for key in keys), made])
+    for column in made.find_all(exp.Column):
+        column.set("table", None)
+    tree.set("from_", exp.From(this=exp.Subquery(this=inner)))
+    if keys:
+        tree.set("group", exp.Group(all=True))
+    yield _text(tree)
+
+
+def beside_public(column: exp.Column) -> Iterator[str]:
+    """Yield a count of protected rows beside each public row that a subquery over them would read.
+
+    column: of the public table, in the WHERE of the subquery.
+    """
+    inner, equal = column.parent_select, column.parent
+    if inner is None or not isinstance(equal, exp.EQ):
+        return
+    other = equal.expression if equal.this is column else equal.this
+    yield from _counted_beside(inner, column, other)
+
+
+def of_members(test: exp.Expr | None) -> Iterator[str]:
+    """Yield a count of protected rows beside each public row that `x IN (SELECT y …)` would pick."""
+    query = test.args.get("query") if isinstance(test, exp.In) else None
+    inner = None if query is None else query.unnest()
+    if test is None or not isinstance(inner, exp.Select) or len(inner.expressions) != 1:
+        return
+    yield from _counted_beside(inner, test.this, inner.expressions[0])
+
+
+def _counted_beside(inner: exp.Select, column: exp.Expr, other: exp.Expr) -> Iterator[str]:
+    outer = inner.parent_select
+    sides = [node.args.get("from_") for node in (outer, inner) if node is not None]
+    if len(sides) < 2 or any(side is None for side in sides):
+        return
+    if any(node is not None and node.args.get("joins") for node in (outer, inner)):
+        return
+    if not isinstance(column, exp.Column) or not isinstance(other, exp.Column):
+        return
+    public, protected = (side.this.copy() for side in sides if side is not None)
+    named = [
+        exp.column(c.name, table=s.alias_or_name) for c, s in ((column, public), (other, protected))
+    ]
+    tree = exp.Select(expressions=[named[0], exp.Count(this=named[1], big_int=True)])
+    tree.set("from_", exp.From(this=public))
+    on = exp.EQ(this=named[0].copy(), expression=named[1].copy())
+    tree.set("joins", [exp.Join(this=protected, side="LEFT", on=on)])
+    tree.set("group", exp.Group(expressions=[named[0].copy()]))
+    yield _text(tree)

@@ -54,6 +54,8 @@ class Names:
         if listed:
             return frozenset(ascii_lower(name.name) for name in listed)
         inner = item.this if isinstance(item, exp.Lateral) else item
+        if inner.args.get("pivots"):
+            return None
         if isinstance(inner, exp.Subquery):
             return self._outputs(inner.this)
         if not isinstance(inner, exp.Table) or not isinstance(inner.this, exp.Identifier):

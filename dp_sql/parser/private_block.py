@@ -174,6 +174,8 @@ class PrivateBlock:
             "an aggregate that depends on the outer row is answered as a value: "
             "x > (SELECT AVG(y) …).",
             self._node,
+            hint="WHERE x = (SELECT MAX(y) FROM … WHERE …); EXISTS (SELECT 1 FROM …) for whether rows "
+            "are there",
         )
 
     def _personal_keys(

@@ -202,6 +202,12 @@ def function(name: str, args: _Args) -> str | None:
     return _applied(_FUNCTIONS.get(name.lower()), args)
 
 
+def moment(name: str) -> str | None:
+    """Return a constant in the place of a word for the time of asking, None for every other word."""
+    found = _FUNCTIONS.get(name.lower())
+    return found if found in (_NOW, _TODAY) and isinstance(found, str) else None
+
+
 def aggregate(name: str, args: _Args) -> str | None:
     """Return what to write instead of an aggregate, None where nothing is known."""
     return _applied(_AGGREGATES.get(name.lower()), args)

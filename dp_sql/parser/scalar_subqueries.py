@@ -18,9 +18,10 @@ from dp_sql.parser.correlated import (
     require_own,
     unmatched,
 )
-from dp_sql.parser.each_row import EachRow, require_few
+from dp_sql.parser.each_row import EachRow, read_by_aggregates, require_few
 from dp_sql.parser.expressions import Expressions
-from dp_sql.parser.links import belongs_to_one, conjunction, is_unique, scan_of, shared_owner
+from dp_sql.parser.links import belongs_to_one, conjunction, scan_of, shared_owner
+from dp_sql.parser.one_row import one_row
 from dp_sql.parser.ordering import Kept, first_rows, limit_of, order_of
 from dp_sql.parser.person import PersonGroups
 from dp_sql.parser.scope import Environment, PrivateRows, Scope, Statement
@@ -28,12 +29,9 @@ from dp_sql.plan import functions
 from dp_sql.plan.expression import Expression, Literal, Ref
 from dp_sql.plan.row_aggregates import typed
 from dp_sql.plan.rows import (
-    Filter,
     GroupRows,
     Join,
     JoinKind,
-    Mark,
-    Project,
     RowAggregateKind,
     Rows,
     Scan,
@@ -121,8 +119,9 @@ class ScalarSubqueries:
         env = self._env.inside(self._scope)
         relation, scope, correlated = self._blocks.rows_of(query, env)
         apart = any(pair(part, relation) is None for part in correlated)
-        if apart and has_aggregate(item) and not query.args.get("limit"):
-            return self._each(query, (relation, scope, correlated), item)
+        read = read_by_aggregates([item], outer_columns(query, self._env, self._scope))
+        if (apart or read) and has_aggregate(item) and not query.args.get("limit"):
+            return self._each(query, (relation, scope, correlated), item, read)
         if not correlated:
             raise self._statement.unsupported(
                 "a subquery that is a value reads the row around it in its WHERE.",
@@ -142,7 +141,9 @@ class ScalarSubqueries:
         if aggregated and superfluous is not None:
             word = "ORDER BY" if superfluous == "order" else superfluous.upper()
             raise self._statement.unsupported(
-                f"an aggregate is one row: it needs no {word}.", query.args[superfluous]
+                f"an aggregate is one row: it needs no {word}.",
+                query.args[superfluous],
+                hint=f"the subquery without its {word}",
             )
         place = self._by_public(relation, pairs)
         if place is not None and aggregated:
@@ -179,14 +180,21 @@ class ScalarSubqueries:
         return value
 
     def _each(
-        self, query: exp.Select, inner: tuple[Rows, Scope, Sequence[Expression]], item: exp.Expr
+        self,
+        query: exp.Select,
+        inner: tuple[Rows, Scope, Sequence[Expression]],
+        item: exp.Expr,
+        read: Sequence[exp.Column],
     ) -> Expression:
-        """Return an aggregate over rows that more than equalities say are seen by an outer row."""
+        """Return an aggregate over rows that more than equalities say are seen by an outer row.
+
+        read: the columns of the outer row in the aggregate.
+        """
         self._each_rows += 1
         require_few(self._statement, query, self._each_rows)
-        each = EachRow(self._statement, query, inner, self._around)
+        each = EachRow(self._statement, query, inner, self._around, read)
         self._add(each.joined)
-        return Expressions(inner[1], {}, (each.groups.meaning,)).bind(item)
+        return Expressions(each.scope, {}, (each.groups.meaning,)).bind(item)
 
     def _first(
         self,
@@ -288,18 +296,17 @@ class ScalarSubqueries:
     ) -> Expression:
         """Return the value of the one row that a declared unique key leaves."""
         bound = Expressions(scope).bind(item)
-        found = {e.column.number for e in keys if isinstance(e, Ref)}
-        for scan in scans_of(relation):
-            spec = self._statement.catalog.tables[scan.table]
-            columns = tuple(
-                s for c, s in zip(scan.columns, scan.sources, strict=True) if c.number in found
-            )
-            if columns and is_unique(spec, columns) and (scan.public or _of_one(relation)):
-                return self._smallest(groups, bound, item)
+        given = frozenset(e.column.number for e in keys if isinstance(e, Ref))
+        if one_row(relation, given, self._statement.catalog):
+            return self._smallest(groups, bound, item)
+        smallest = f"MIN({item.sql(dialect='duckdb')})"
         raise self._statement.unsupported(
-            "this subquery may find several rows for one.",
+            "this subquery may find several rows for one, and it would be one of them.",
             item,
-            hint="an aggregate such as MIN or COUNT in the subquery",
+            hint=f"an aggregate in the subquery, such as {smallest}, or ORDER BY … LIMIT 1",
+            tries=[self._statement.with_column(item, smallest)]
+            if isinstance(item, exp.Column)
+            else (),
         )
 
     def _smallest(self, groups: PersonGroups, bound: Expression, item: exp.Expr) -> Expression:
@@ -311,10 +318,3 @@ class ScalarSubqueries:
                 f"a subquery's value of type {bound.type} isn't answered.", item
             ) from None
         return Ref(groups.added(RowAggregateKind.MIN, bound, "value"))
-
-
-def _of_one(rows: Rows) -> bool:
-    """Return whether rows are some of one table's, each once at most."""
-    while isinstance(rows, Filter | Project | Mark):
-        rows = rows.left if isinstance(rows, Mark) else rows.source
-    return isinstance(rows, Scan)

@@ -9,6 +9,8 @@ from typing import TypeVar
 from sqlglot import exp
 
 from dp_sql.errors import NotPrivateError, ParameterError, QueryError, UnsupportedSQLError
+from dp_sql.parser import rewrites
+from dp_sql.parser.nearby import beside_public
 from dp_sql.parser.spans import Span, call_span, function_span, name_span, replaced
 from dp_sql.parser.text import nearest, position_of
 from dp_sql.parser.usual import usual
@@ -154,6 +156,7 @@ class Statement:
         )
 
 
+_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 _Error = TypeVar("_Error", bound=QueryError)
 
 
@@ -240,6 +243,7 @@ class Scope:
                     "a subquery over protected rows can't depend on a row of a public table.",
                     node,
                     hint=f"FROM {node.table} LEFT JOIN … ON … GROUP BY {node.table}.{node.name}",
+                    tries=beside_public(node),
                 )
             if not sources:
                 close = nearest(qualifier, [s.alias for s in self.sources])
@@ -297,6 +301,23 @@ class Scope:
                 node,
                 hint=" or ".join(held),
                 tries=[self.statement.with_column(node, name) for name in held],
+            )
+        moment = rewrites.moment(node.name)
+        if moment is not None and not node.table:
+            return self.statement.unsupported(
+                f"{node.name} isn't answered over protected rows: an answer doesn't depend on when it "
+                "is asked.",
+                node,
+                hint=moment,
+                tries=(self.statement.with_name(node, moment),),
+            )
+        if ascii_lower(node.name) in _UNITS and isinstance(node.parent, exp.Func):
+            text = f"'{ascii_lower(node.name)}'"
+            return self.statement.wrong(
+                f"no column is called {node.name!r} here: DuckDB has the unit first, as a text.",
+                node,
+                hint=text,
+                tries=(self.statement.with_name(node, text),),
             )
         close = nearest(node.name, names)
         if node.this.args.get("quoted") and close is None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from dp_sql.parser.correlated import pair
 from dp_sql.parser.links import resolved
 from dp_sql.parser.scope import Named, PrivateRows, Statement
 from dp_sql.plan import functions
@@ -55,11 +56,7 @@ def set_rows(
             f"one side has {len(left.columns)} columns, the other {len(right.columns)}.", node
         )
     if left.correlated or right.correlated:
-        raise statement.unsupported(
-            "this set operation can't read the block around a subquery.",
-            node,
-            hint="one condition for each side: EXISTS (…) AND EXISTS (…), or x IN (…) AND NOT x IN (…)",
-        )
+        return _for_each(statement, node, left, right)
     sides = _aligned(statement, node, left, right, kind)
     columns = tuple(
         statement.column(n.name, c.type)
@@ -71,6 +68,54 @@ def set_rows(
     _check(statement, node, rows)
     named = tuple(Named(n.name, c) for n, c in zip(left.columns, columns, strict=False))
     return PrivateRows(rows, named)
+
+
+def _for_each(
+    statement: Statement, node: exp.SetOperation, left: PrivateRows, right: PrivateRows
+) -> PrivateRows:
+    """Return the combined rows of two sides that read the row around a subquery, for every such row.
+
+    Claim:   for an outer row, the rows whose keys equal its values are what the set operation gives
+             of the rows that it sees of both sides.
+    Why:     both sides compare keys with the same values by equality, so a side's rows that the outer
+             row sees are those with one value of its keys. With the keys as further columns, rows of
+             one value only meet rows of that value.
+    Assumes: `_check` and `sensitivity.locality`, as of any set operation: an owner is at one place on
+             both sides, a key's or a column's.
+    """
+    pairs = [[pair(part, side.relation) for part in side.correlated] for side in (left, right)]
+    found = [{outer: inner for inner, outer in filter(None, side)} for side in pairs]
+    wanted = list(found[0])
+    one_to_one = all(len(f) == len(p) for f, p in zip(found, pairs, strict=True))
+    if not one_to_one or set(found[0]) != set(found[1]):
+        raise statement.unsupported(
+            "both sides of this set operation have to compare the same columns of the block around "
+            "the subquery, by equality.",
+            node,
+            hint="the same conditions on both sides, such as owner = outer.owner; or one condition "
+            "for each side: EXISTS (…) AND EXISTS (…), or x IN (…) AND NOT x IN (…)",
+        )
+    bare = node.copy()
+    bare.set("by_name", None)
+    sides = [
+        _with_keys(statement, side, [keys[outer] for outer in wanted])
+        for side, keys in zip((left, right), found, strict=True)
+    ]
+    made = set_rows(statement, bare, sides[0], sides[1])
+    columns, keys = made.columns[: len(left.columns)], made.columns[len(left.columns) :]
+    equal = [
+        functions.call("=", (Ref(k.column), outer)) for k, outer in zip(keys, wanted, strict=True)
+    ]
+    return replace(made, columns=columns, correlated=tuple(equal))
+
+
+def _with_keys(statement: Statement, side: PrivateRows, keys: Sequence[Expression]) -> PrivateRows:
+    source = resolved(statement, side.relation)
+    made = tuple(statement.column("key", key.type) for key in keys)
+    kept = output(source)
+    relation = Project(source, (*kept, *made), (*(Ref(c) for c in kept), *keys))
+    named = (*side.columns, *(Named("key", column) for column in made))
+    return replace(side, relation=relation, columns=named, correlated=())
 
 
 def _by_name(
@@ -172,7 +217,7 @@ def _check(statement: Statement, node: exp.Expr, rows: SetRows) -> None:
     raise statement.not_private(
         f"{word} compares rows, so the owner has to be among their columns on both sides.",
         node,
-        hint="UNION ALL"
+        hint="the owner's column on both sides, or UNION ALL"
         if owner is None
         else f"SELECT {owner.name}, … on both sides, or UNION ALL",
     )

@@ -84,9 +84,14 @@ def _source(tree: exp.Expr) -> exp.Expr | None:
         if tree.expressions != [exp.Star()] or tree.args.get("joins") or not tree.args.get("from_"):
             return None
         source = tree.args["from_"].this
-    while isinstance(source, exp.Subquery) and not source.args.get("joins"):
+    while isinstance(source, exp.Subquery) and not source.args.get("joins") and not _pivots(source):
         source = source.this
-    return source
+    return None if source is None or _pivots(source) else source
+
+
+def _pivots(node: exp.Expr) -> bool:
+    """Return whether a PIVOT or UNPIVOT makes other rows of an item of FROM."""
+    return bool(node.args.get("pivots"))
 
 
 def _numbers(series: exp.GenerateSeries) -> list[list[exp.Expr]] | None:

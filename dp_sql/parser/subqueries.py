@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.correlated import mixing, outer_columns, require_near
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.links import conjunction, shared_owner
@@ -224,6 +225,10 @@ class Subqueries:
             if isinstance(count, exp.Literal) and count.is_int and int(count.name) >= 1:
                 inner = inner.copy()
                 inner.set("limit", None)
+        if isinstance(inner, exp.Select) and outer_columns(inner, self._env, self._scope):
+            tested = self._of_aggregates(inner)
+            if tested is not None:
+                return tested
         right = self._rows(node, inner)
         column = self._statement.column("matched", sqltype.BOOLEAN, nullable=False)
 
@@ -233,6 +238,25 @@ class Subqueries:
 
         self._take(step)
         return Ref(column)
+
+    def _of_aggregates(self, query: exp.Select) -> Expression | None:
+        """Return whether one row of aggregates is there, by its HAVING; None for any other subquery."""
+        items, having = query.expressions, query.args.get("having")
+        if query.args.get("group") is not None or not any(has_aggregate(i) for i in items):
+            return None
+        if having is None:
+            raise self._statement.unsupported(
+                "an aggregate without GROUP BY is one row, whatever it counts: EXISTS of it is always "
+                "true.",
+                items[0],
+                hint="EXISTS (SELECT 1 FROM …), or a condition on its value: (SELECT COUNT(*) FROM …) > 0",
+                tries=[self._statement.with_call(i.unalias(), "1") for i in items[:1]],
+            )
+        value = query.copy()
+        value.set("having", None)
+        value.set("expressions", [having.this.copy()])
+        false = Literal(value=False, type=sqltype.BOOLEAN)
+        return functions.call("coalesce", (self._values.value(value), false))
 
 
 def _all(parts: Sequence[Expression]) -> Expression:

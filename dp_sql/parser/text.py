@@ -44,6 +44,13 @@ _COMPLAINTS = (  # of the parser library, by their first words, and what they me
 )
 _CHAIN = {TokenType.NOT, TokenType.DASH, TokenType.TILDE, TokenType.PLUS}
 
+BY_FILTER = (
+    "the values by name: SELECT x, SUM(n) FILTER (WHERE k = 'a') AS a, SUM(n) FILTER (WHERE k = 'b') AS "
+    "b FROM … GROUP BY x, or FROM (SELECT x, k, SUM(n) AS n … GROUP BY ALL) PIVOT (SUM(n) FOR k IN "
+    "('a', 'b'))"
+)
+"""What is written instead of a PIVOT that isn't answered."""
+
 _STATEMENTS = {
     exp.Summarize: "SUMMARIZE prints exact statistics of the rows",
     exp.Pivot: "PIVOT builds its columns from the rows",
@@ -114,9 +121,11 @@ def parse_text(text: str) -> Parsed:
     except ParseError as error:
         raise _syntax(text, error, tokens) from None
     except Unanswered as found:
-        raise UnsupportedSQLError(
+        refused = UnsupportedSQLError(
             found.message, hint=found.hint, text=text, position=position_of(text, found.node)
-        ) from None
+        )
+        refused.tries = found.tries
+        raise refused from None
     except RecursionError:
         raise _too_deep() from None
     except (ValueError, TypeError, AttributeError, IndexError, KeyError):  # bugs of the parser
@@ -135,8 +144,10 @@ def parse_text(text: str) -> Parsed:
             "only SELECT and set operations are answered",
         )
         word = text.split(maxsplit=1)[0].upper()[:20]
+        pivot = isinstance(tree, exp.Pivot)
         raise UnsupportedSQLError(
-            f"{word} can't be answered: {reason}.", hint="a SELECT with aggregates"
+            f"{'PIVOT' if pivot else word} can't be answered: {reason}.",
+            hint=BY_FILTER if pivot else "a SELECT with aggregates",
         )
     return Parsed(tree, tokens, without(text, parser.spans, tokens))
 

@@ -138,6 +138,12 @@ class Maker:
             f"IF({left} IS NULL, {right}, {left})",
         ))  # fmt: skip
         owner = {"RIGHT": right, "FULL": picked}.get(kind, left)
+        if kind.startswith("LEFT") and self.r.random() < 0.25:
+            mine = f"FROM persons AS p8 WHERE p8.uid = {left}"
+            on += " AND " + pick(self.r, (
+                f"EXISTS (SELECT 1 {mine} AND p8.age > 1)", f"{b.names['x']} <> (SELECT MAX(p8.age) {mine})",
+                f"{a.names['x']} NOT IN (SELECT age {mine})", f"{a.names['x']} IN (SELECT pop FROM regions)",
+            ))  # fmt: skip
         text = f"{a.text} {kind} JOIN {b.text} ON {on}"
         if self.r.random() < 0.2:
             c = self.owned()
@@ -151,6 +157,8 @@ class Maker:
             return Rows(text, self._mixed(a, b, owner), where=f"{c.names['uid']} = {owner}")
         padded = {"RIGHT": left}.get(kind, right)
         where = f"{padded} IS NULL" if self.r.random() < 0.15 else ""
+        if not where and kind != "FULL" and self.r.random() < 0.15:
+            where = f"EXISTS (SELECT 1 FROM persons AS p7 WHERE p7.uid = {padded} AND p7.age > 1)"
         return Rows(text, self._mixed(a, b, owner), where=where)
 
     def semi(self, depth: int = 0) -> Rows:

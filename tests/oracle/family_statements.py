@@ -55,7 +55,13 @@ def matched(make: Maker) -> Rows:
     more = pick(r, ("", make.condition(other), f"{other.names['x']} > {rows.names['x']}"))
     inside = f"FROM {other.text} WHERE {and_(same, other.where, more)}"
     own = and_(other.where, make.condition(other))
+    kept = f"FROM {other.text} WHERE {and_(same, own)}"
+    kind = pick(r, ("EXCEPT", "INTERSECT", "EXCEPT ALL", "INTERSECT ALL"))
+    both = (
+        f"SELECT {other.names['x']} {kept} {kind} SELECT age FROM persons AS p9 WHERE p9.uid = {u}"
+    )
     return narrowed(make, rows, pick(r, (
+        f"EXISTS ({both})", f"{rows.names['x']} {word} ({both})",
         f"EXISTS (SELECT 1 {inside})", f"NOT EXISTS (SELECT * {inside})",
         f"{rows.names['x']} {word} (SELECT {other.names['x']} {inside})",
         f"{u} IN (SELECT {v} FROM {other.text} WHERE {own})",
@@ -78,6 +84,9 @@ def scalar(make: Maker) -> Rows:
                     f"{rows.names['x']} IS NULL")))  # fmt: skip
     same = and_(f"{other.names['uid']} = {rows.names['uid']}", other.where, more and f"({more})")
     call = make.sub_aggregate(Writer(r, other.names))
+    if r.random() < 0.2:
+        a, b = rows.names["x"], other.names["x"]
+        call = pick(r, (f"SUM({b} - {a})", f"MAX({b} * {a})", f"COUNT(*) FILTER (WHERE {b} < {a})"))
     value = f"(SELECT {call} FROM {other.text} WHERE {same})"
     if r.random() < 0.25:
         order = ", ".join(other.names.values()) if make.tame else other.names["x"]

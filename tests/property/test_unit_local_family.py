@@ -110,6 +110,12 @@ STATEMENTS = {
     "WHERE o.uid = v.uid AND o.total > v.x)",
     "not in": "SELECT COUNT(*), SUM(x) FROM visits v WHERE v.x NOT IN (SELECT o.total FROM orders o "
     "WHERE o.uid = v.uid)",
+    "left side in ON": "SELECT COUNT(*), SUM(o.total) FROM visits v LEFT JOIN orders o ON o.uid = v.uid AND "
+    "v.f > (SELECT AVG(w.f) FROM visits w WHERE w.uid = v.uid)",
+    "except in exists": "SELECT COUNT(*), SUM(x) FROM visits v WHERE EXISTS (SELECT w.x FROM visits w WHERE "
+    "w.uid = v.uid EXCEPT SELECT o.total FROM orders o WHERE o.uid = v.uid)",
+    "outer row in a sum": "SELECT COUNT(*), SUM(x) FROM visits v WHERE v.f > (SELECT SUM(w.f * v.x) FROM "
+    "visits w WHERE w.uid = v.uid)",
     "scalar": "SELECT COUNT(*), SUM(x) FROM visits v WHERE v.f > (SELECT AVG(w.f) FROM visits w "
     "WHERE w.uid = v.uid)",
     "first and most": "SELECT SUM(a), SUM(b), SUM(CLAMP(c, -9, 9)) FROM (SELECT uid, FIRST(x ORDER BY d) "
