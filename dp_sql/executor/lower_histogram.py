@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dp_sql.errors import InternalError
+from dp_sql.executor.lower_kept import kept
 from dp_sql.executor.lower_public import fetched
-from dp_sql.executor.lower_relation import group_order, kept, lower_relation, measured_rows
+from dp_sql.executor.lower_relation import group_order, lower_relation, measured_rows
 from dp_sql.executor.lower_rows import name
 from dp_sql.plan.histogram import Histogram
 from dp_sql.plan.relation import BoundGroups, Relation, SpreadRows

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import assert_never
 
 from dp_sql.errors import InternalError, UnsupportedSQLError
 from dp_sql.executor import lower_vector
 from dp_sql.executor.database import STAGE
-from dp_sql.executor.lower_expression import canonical, identifier, literal, lower
+from dp_sql.executor.lower_expression import canonical, identifier, lower
+from dp_sql.executor.lower_kept import among, early, kept, public_values
 from dp_sql.executor.lower_measure import grids
-from dp_sql.executor.lower_public import contiguous, fetched
+from dp_sql.executor.lower_public import fetched
 from dp_sql.executor.lower_rows import name, readable, rows_sql
 from dp_sql.executor.lower_sums import ROW_COUNT, accumulators, components, holds, times
 from dp_sql.plan.expression import Column, Expression, Ref, columns_of
@@ -38,7 +38,6 @@ from dp_sql.plan.release import PlannedRelease
 from dp_sql.plan.rows import Filter
 from dp_sql.plan.vector import NormMeasure
 from dp_sql.privacy.contribution import Divided
-from dp_sql.schema.sqltype import SqlType
 from dp_sql.sensitivity.ownership import owner_of
 from dp_sql.sensitivity.sides import sides_of
 
@@ -186,12 +185,12 @@ def _measure(relation: MeasureRows | KeepKeys) -> str:
             continue
         for text, letter in zip(grids(measure, lowered), "gh", strict=False):
             items.append(f"{text} AS {letter}{index}")
-    early = [
-        _among(keys[column], column.type, values)
-        for column, values in _public_values(relation)
-        if _early(values) and len(keys[column]) <= _SHORT
+    cheap = [
+        among(keys[column], column.type, values)
+        for column, values in public_values(relation)
+        if early(values) and len(keys[column]) <= _SHORT
     ]
-    text = f"SELECT {', '.join(items)}{rows.clauses(*early)}"
+    text = f"SELECT {', '.join(items)}{rows.clauses(*cheap)}"
     if measured.sample is not None:
         text = _some_rows(text, measured.sample, owned=owner is not None)
     return lower_vector.measured(text, _vectors(measured))
@@ -228,64 +227,23 @@ def _vectors(measured: MeasureRows) -> list[tuple[int, NormMeasure]]:
     return [(i, m) for i, m in enumerate(measured.measures) if isinstance(m, NormMeasure)]
 
 
-def _early(values: list[object]) -> bool:
-    """Return whether it is cheap to test a public key on every row: a range, or two values."""
-    known = [v for v in values if v is not None]
-    return len(known) <= 2 or contiguous(known) is not None
-
-
-def kept(relation: Relation, counted: str) -> str:
-    """Return the WHERE that keeps public keys in their domain, over rows that are grouped by them.
-
-    counted: an accumulator, never NULL. The condition reads it so that DuckDB can't move the test
-    below the grouping, where a list of texts would be searched for every row.
-    """
-    while isinstance(relation, SumPerUnit):
-        relation = relation.source
-    conditions = [_among(name(c), c.type, values) for c, values in _public_values(relation)]
-    if not conditions:
-        return ""
-    return f" WHERE CASE WHEN {counted} IS NOT NULL THEN {' AND '.join(conditions)} ELSE FALSE END"
-
-
 def _predicates(relation: Relation) -> list[Expression]:
     if isinstance(relation, Filter):
         return [relation.predicate, *_predicates(relation.source)]
     return []
 
 
-def _public_values(relation: Relation) -> Iterator[tuple[Column, list[object]]]:
-    """Yield each column that KeepKeys keeps in its public values, with these, each once."""
-    while isinstance(relation, KeepKeys):
-        for index, column in enumerate(relation.columns):
-            yield column, list(dict.fromkeys(row[index] for row in relation.values))
-        relation = relation.source
+def _per_unit(source: Relation, count: Column, shown: str = "") -> str:
+    """Lower SumPerUnit: one row per (unit, group) with its accumulators.
 
-
-def _among(text: str, kind: SqlType, listed: list[object]) -> str:
-    """Return the condition that a value is one of those listed, None standing for NULL."""
-    missing = f"{text} IS NULL"
-    values = [v for v in listed if v is not None]
-    null = len(values) < len(listed)
-    if not values:
-        return f"({missing})" if null else "(FALSE)"
-    run = contiguous(values)
-    if run is not None:
-        low, high = (literal(v, kind) for v in run)  # type: ignore[arg-type]
-        inside = f"{text} BETWEEN {low} AND {high}"
-    else:
-        inside = f"{text} IN ({', '.join(literal(v, kind) for v in values)})"  # type: ignore[arg-type]
-    return f"({inside} OR {missing})" if null else f"({inside})"
-
-
-def _per_unit(source: Relation, count: Column) -> str:
-    """Lower SumPerUnit: one row per (unit, group) with its accumulators."""
+    shown: a join that drops rows.
+    """
     measured = measured_rows(source)
     groups = ["u", *(name(k) for k in measured.keys)]
     items = [*groups, f"{ROW_COUNT} AS {name(count)}"]
     items += [f"{text} AS {named}" for text, named in _accumulated(measured, name(count)).items()]
     pairs = (
-        f"SELECT {', '.join(items)} FROM ({lower_relation(source)}) AS rows_ "
+        f"SELECT {', '.join(items)} FROM ({lower_relation(source)}) AS rows_{shown} "
         f"GROUP BY {', '.join(groups)}"
     )
     inside = kept(source, name(count))
@@ -336,15 +294,22 @@ def _keeping(relation: Relation, side: MeasureRows) -> Relation:
 
 
 def _dropped(relation: DropKeys) -> str:
-    """Lower DropKeys: an anti join on all keys, where NULL is a key like any other."""
-    keys = measured_rows(relation).keys
+    """Lower DropKeys: an anti join on all keys, where NULL is a key like any other.
+
+    It drops rows, before they are grouped: all rows of a pair have its keys, so the same pairs are
+    left, and those that are dropped, which most are where most keys show, take no group-by. Over a
+    join on the owner, whose sides have some of the keys each, it drops pairs.
+    """
+    keys, source = measured_rows(relation).keys, relation.source
+    whole = isinstance(source, SumPerUnit) and source.partners is None
+    left = "rows_" if whole else "pairs_"
     same = " AND ".join(
-        f"pairs_.{name(key)} IS NOT DISTINCT FROM shown_.v{i}" for i, key in enumerate(keys)
+        f"{left}.{name(key)} IS NOT DISTINCT FROM shown_.v{i}" for i, key in enumerate(keys)
     )
-    return (
-        f"SELECT pairs_.* FROM ({lower_relation(relation.source)}) AS pairs_ "
-        f"ANTI JOIN {STAGE}.{identifier(relation.stage)} AS shown_ ON {same}"
-    )
+    join = f" ANTI JOIN {STAGE}.{identifier(relation.stage)} AS shown_ ON {same}"
+    if isinstance(source, SumPerUnit) and whole:
+        return _per_unit(source.source, source.count, join)
+    return f"SELECT pairs_.* FROM ({lower_relation(source)}) AS pairs_{join}"
 
 
 def _bound_rows(relation: BoundRows) -> str:
@@ -467,7 +432,11 @@ def group_order(relation: BoundGroups, count: int | None = None) -> str:
     count: of the first so many key columns, where the others don't make groups.
     """
     keys = [name(k) for k in measured_rows(relation).keys[:count]]
-    return ", ".join([f"hash({', '.join(['u', *keys])}, {_big(relation.hash_key)})", *keys])
+    return ", ".join([_hash(relation, keys), *keys])
+
+
+def _hash(relation: BoundGroups, keys: list[str]) -> str:
+    return f"hash({', '.join(['u', *keys])}, {_big(relation.hash_key)})"
 
 
 def _pairs(relation: Relation) -> str:
@@ -488,13 +457,24 @@ def _pairs(relation: Relation) -> str:
 def _few(relation: Relation) -> str:
     """Return a FROM item, with a WHERE, of the (unit, group) pairs within the limit of groups.
 
-    Of each unit the first `max_groups` groups by a keyed hash, then by the keys. `lag` counts rows,
-    so ties can't keep more; and it avoids a rewrite of QUALIFY that is slower.
+    Claim:   of each unit at most `max_groups` pairs stay, and which ones depends on its own rows and
+             the hash key alone; they are among the first ones of `group_order`.
+    Why:     those stay whose hash is below the one at place max_groups + 1 of the unit's sorted hashes:
+             as many as that place has before it, at most. Pairs of one hash stand in any order, but
+             the hash at a place is the same in each of them.
+    Assumes: hash(…) is never NULL, and gives equal values the same number.
+    Source:  SQL's window functions
+
+    Where hashes of 64 bits tie at that place, fewer pairs stay than the limit has room for. That way
+    the keys needn't be sorted by: a sort key of a text has no fixed width and took a third of the time.
+    A pair holds 8 bytes more for its hash.
     """
     if not isinstance(relation, BoundGroups):
         return f"({lower_relation(relation)}) AS pairs_"
-    order = group_order(relation)
+    keys = [name(k) for k in measured_rows(relation).keys]
     return (
-        f"(SELECT *, lag(1, {relation.max_groups}) OVER (PARTITION BY u ORDER BY {order}) AS beyond_ "
-        f"FROM ({lower_relation(relation.source)}) AS pairs_) AS ranked_ WHERE beyond_ IS NULL"
+        f"(SELECT *, nth_value(hash_, {relation.max_groups + 1}) OVER (PARTITION BY u ORDER BY hash_ "
+        "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS beyond_ "
+        f"FROM (SELECT *, {_hash(relation, keys)} AS hash_ FROM ({lower_relation(relation.source)}) "
+        "AS pairs_) AS hashed_) AS ranked_ WHERE (beyond_ IS NULL OR hash_ < beyond_)"
     )
