@@ -121,6 +121,32 @@ def _rolled(contribution: Ball, groups: int, fewest: int, unit: PrivacyUnit) -> 
     return Change(tuple(profiles)).scaled(unit.group_size)
 
 
+def blocks_moved(
+    width: int, blocks: int, pieces: int, most: int, cells: int | None, unit: PrivacyUnit
+) -> Change:
+    """Return the change of the sums of numbers in blocks, one sum a group.
+
+    width: how far apart two numbers of one block can be. blocks: in a group. pieces: how many blocks
+    the rows of a unit lie in at most, all groups together; most: in one group. cells: as `change`.
+
+    Claim:   as `change`.
+    Why:     a block's number moves by `width` at most, whatever comes to it or leaves it, so a sum
+             moves by `width` for each of its blocks that does. Rows of s units come or go: k of them,
+             or 2 k where each changes for another. They reach s * pieces blocks in all, and of one
+             group s * most at most, and no more than it has. Under these two bounds a convex cost is
+             largest where one group after the other has all that it may have, and one the rest.
+    Assumes: a row that comes or goes changes the numbers of the blocks that it lies in, no others.
+    Source:  [Dwork2006], [NissimRS2007]
+    """
+    sides = unit.group_size * (1 if unit.adjacency is Adjacency.ADD_REMOVE else 2)
+    each, moved = min(blocks, sides * most), sides * pieces
+    if cells is not None:
+        moved = min(moved, cells * each)
+    full, rest = divmod(moved, each)
+    shifts = ((each * width, full), (rest * width, 1))
+    return Change((tuple((shift, count) for shift, count in shifts if shift and count),))
+
+
 def unchanged() -> Change:
     """Return the change of a vector that no neighbour moves: its value is public."""
     return Change(((),))
