@@ -68,6 +68,28 @@ def change(
     return Change(tuple(profiles)).scaled(unit.group_size)
 
 
+def change_of_copies(
+    contribution: ContributionSet, cells: int | None, unit: PrivacyUnit, *, in_place: bool = False
+) -> Change:
+    """Return the change of one vector where a unit is a row that is repeated, in one group or many.
+
+    contribution: what all copies add together. cells, in_place: as `change`.
+
+    Claim:   as `change`: none costs more than all copies in one group.
+    Why:     contribution is r times what one copy adds. Say c copies of rows that leave and d of rows
+             that come are in a group. What they move there is at most g(c, d): of a box c M, d M, or
+             the larger of d b - c a and c b - d a in each component, of a simplex c and d times its
+             total, of a ball (c + d) B; each is convex and grows in proportion. A convex cost f that
+             is 0 at 0 and grows makes f(g(c, d)) convex, likewise the sum over groups. A convex function
+             on all ways to divide r copies over the groups, and r others, is largest where each of the
+             two is in one group: in the same one or in two, which are the profiles of `change` for
+             one group. For a ball f(g) is that of even shifts, as there. In place, c = d in each group.
+    Assumes: as `change`; a unit is repeated r times at most (`multiplicity.rows_per_unit`).
+    Source:  [Dwork2006]
+    """
+    return change(contribution, 1, cells, unit, in_place=in_place)
+
+
 def _spread(contribution: Divided, groups: int, unit: PrivacyUnit) -> Change:
     """Return the change of a vector to which a unit of m groups adds weight / sqrt(m), or / m, in each.
 

@@ -27,7 +27,7 @@ def derive_histogram(
     cells: how many groups can be released, None where that is unknown.
 
     Claim:   a unit adds non-negative weights of `weight` in all at most to each of `groups` groups
-             at most, and nothing elsewhere.
+             at most, and nothing elsewhere; where rows are units, `weight` to all groups together.
     Why:     at event level a unit is one row of the protected table, `rows_per_unit` rows of the
              joined ones, each of weight 1 in one group. At user level SpreadRows lets a unit's c values
              of a group weigh max_rows * 2^low_bits together, since each place's share is truncated,
@@ -55,9 +55,9 @@ def derive_histogram(
     else:
         weight = spread.max_rows << spread.low_bits
     groups = _groups(most, rows, cells, keyed=bool(measured.keys))
-    many = f" in each of {groups} groups" if groups > 1 else ""
-    rule = f"values that weigh at most {weight // histogram.unit} rows{many}"
-    return HistogramFacts(weight, groups, cells, rule)
+    event = unit.level is Level.EVENT
+    rule = f"values that weigh at most {weight // histogram.unit} rows{_in_words(groups, event)}"
+    return HistogramFacts(weight, groups, cells, rule, shared=event)
 
 
 def derive_distinct(
@@ -66,7 +66,8 @@ def derive_distinct(
     """Return what the finished plan proves of a count of distinct values, or raise.
 
     Claim:   a unit that comes or goes changes a group's count by `weight` at most at event level, and
-             by the cap at user level, times a weight of 1; and it changes `groups` groups at most.
+             by the cap at user level, times a weight of 1; and it changes `groups` groups at most,
+             at event level by `weight` in all groups together.
     Why:     one row has one value, and a count of distinct values changes by one at most for each value
              that comes or goes. Of a unit `mechanisms.distinct.matched` proves it. BoundGroups keeps
              so many groups, chosen by the unit and the group alone.
@@ -93,8 +94,9 @@ def derive_distinct(
         weight = 1
     groups = _groups(most, rows, cells, keyed=bool(keys))
     caps = " or ".join(map(str, distinct.caps)) or str(weight)
-    many = f" in each of {groups} groups" if groups > 1 else ""
-    return HistogramFacts(weight, groups, cells, f"vouches for at most {caps} values{many}")
+    event = unit.level is Level.EVENT
+    rule = f"vouches for at most {caps} values{_in_words(groups, event)}"
+    return HistogramFacts(weight, groups, cells, rule, shared=event)
 
 
 def derive_sampled(
@@ -165,6 +167,12 @@ def _measured(
     if unit.level is Level.USER and not owners_of(relation.source):
         raise InternalError("private rows without an owner")
     return relation, rows_per_unit(relation.source, unit.level, public)
+
+
+def _in_words(groups: int, event: bool) -> str:  # noqa: FBT001  a fact of the schema
+    if groups == 1:
+        return ""
+    return f" in {groups} groups together" if event else f" in each of {groups} groups"
 
 
 def _groups(most: int | None, rows: int | None, cells: int | None, *, keyed: bool) -> int:
