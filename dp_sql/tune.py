@@ -17,11 +17,12 @@ from dp_sql.amounts import Part
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import ParameterError, QueryError, UnsupportedSQLError
 from dp_sql.mechanisms.choice import rank_error
+from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.mechanisms.spread import spread_of
 from dp_sql.parser.statement import parse
 from dp_sql.plan.histogram import Quantile
 from dp_sql.plan.public import PublicFacts
-from dp_sql.plan.release import Query
+from dp_sql.plan.release import PlannedRelease, Query
 from dp_sql.privacy.amount import Amount, exact
 from dp_sql.privacy.unit import Level
 from dp_sql.result import Result
@@ -270,8 +271,8 @@ def _settings(answers: Sequence[_Answered], noise: _Noise) -> list[Setting]:
     found = []
     for answer in answers:
         if answer.question.of is None:
-            value = int(answer.values[_LIMIT_LEVELS.index(_KEPT_LIMIT)])
-            limits = replace(limits, **{answer.question.name: max(1, value)})
+            value = answer.values[_LIMIT_LEVELS.index(_KEPT_LIMIT)]
+            limits = replace(limits, **{answer.question.name: _limit(answer, value, noise)})
     for answer in answers:
         question = answer.question
         candidates = (
@@ -289,7 +290,7 @@ def _limits(answer: _Answered, proposed: Limits, noise: _Noise) -> list[Candidat
     """Return one candidate for each limit; of equal ones the one that cuts least."""
     name = answer.question.name
     pairs = zip(_LIMIT_LEVELS, answer.values, strict=True)
-    best = {max(1, int(value)): 1 - level for level, value in pairs}
+    best = {_limit(answer, value, noise): 1 - level for level, value in pairs}
     chosen = getattr(proposed, name)
     return [
         Candidate(
@@ -297,6 +298,12 @@ def _limits(answer: _Answered, proposed: Limits, noise: _Noise) -> list[Candidat
         )
         for value, cut in best.items()
     ]
+
+
+def _limit(answer: _Answered, value: float, noise: _Noise) -> int:
+    """Return a quantile as a limit; nobody has more groups than there are."""
+    groups = noise.cells if answer.question.name == "max_groups" else None
+    return max(1, min(int(value), groups or int(value)))
 
 
 def _bounds(
@@ -360,7 +367,20 @@ class _Noise:
             f"SUM({_quoted(column.name)})", replace(self.place.table, columns=columns, limits=own)
         )
 
+    @property
+    def cells(self) -> int | None:
+        """The number of groups by the keys; None where it isn't public."""
+        found = self._planned("COUNT(*)", self.place.table)
+        return None if found is None else found[0].cells
+
     def _deviation(self, aggregate: str, table: TableSpec) -> float | None:
+        found = self._planned(aggregate, table)
+        return None if found is None else spread_of(*found, {0: Fraction(1)}).standard_deviation
+
+    def _planned(
+        self, aggregate: str, table: TableSpec
+    ) -> tuple[PlannedRelease, Measurement] | None:
+        """Return the plan of an aggregate by the keys, None where there is none, and its noise."""
         catalog = self.place.catalog
         catalog = replace(catalog, tables={**catalog.tables, ascii_lower(table.name): table})
         keys = [_quoted(column.name) for column in self.place.by]
@@ -373,7 +393,7 @@ class _Noise:
             )
         except QueryError:  # as without a delta for private keys
             return None
-        return spread_of(plan, measurement, {0: Fraction(1)}).standard_deviation
+        return plan, measurement
 
 
 def _rank_errors(place: Place, query: Query, epsilon: Fraction) -> list[float]:
