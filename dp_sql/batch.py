@@ -148,9 +148,9 @@ def _sizes(step: Step) -> Iterator[float]:
             size = float(Fraction(noise.scale, noise.lattice * one))
             yield size if noise.kind is NoiseKind.LAPLACE else size / math.sqrt(2)
     for histogram, chooser in zip(step.plan.histograms, step.measurement.choosers, strict=True):
-        yield from [float(chooser.facts.groups / chooser.epsilon)] * len(histogram.choices)
+        yield from [float(chooser.facts.full / chooser.epsilon)] * len(histogram.choices)
     for counter in step.measurement.counters:
-        yield float(counter.chooser.facts.groups / counter.chooser.epsilon)
+        yield float(counter.chooser.facts.full / counter.chooser.epsilon)
 
 
 def _spends_delta(prepared: Prepared) -> bool:

@@ -17,7 +17,7 @@ from dp_sql.mechanisms.interval import laplace_half_width
 from dp_sql.mechanisms.local import proposal
 from dp_sql.mechanisms.noise import NoiseKind, VectorNoise
 from dp_sql.mechanisms.selection import Coins
-from dp_sql.mechanisms.spread import has_public_noise, spread_of
+from dp_sql.mechanisms.spread import has_public_noise, shown_half_width
 from dp_sql.plan.block import BlockMeasure
 from dp_sql.plan.distinct import Distinct
 from dp_sql.plan.facts import HistogramFacts
@@ -396,8 +396,8 @@ def _error(step: Step, aggregate: int) -> str:
     if isinstance(readout, ChoiceReadout):
         return _rank_error(step, readout)
     if has_public_noise(step.plan, step.measurement, aggregate):
-        spread = spread_of(step.plan, step.measurement, {aggregate: Fraction(1)})
-        return f"± {spread.half_width(0.95):.6g} in 95 % of runs"
+        width = shown_half_width(step.plan, step.measurement, aggregate)
+        return f"± {width:.6g} in 95 % of runs"
     if isinstance(readout, DistinctReadout):
         return _distinct_error(step.measurement.counters[readout.distinct])
     return "its error depends on how many rows there are, which is not public"

@@ -70,10 +70,11 @@ class Result:
         level: the share of runs in which the interval holds the value, above 0 and below 1. The
         interval covers the noise alone: not what clamping and limits cut off, and not sampling.
         None for keys, for values that are chosen by their rank (quantiles, MIN, MAX, MODE) and what is
-        computed with them, and for columns whose rows aren't single groups of one release. A group of
-        a private key is shown only when its noisy size passes the threshold: just above it, intervals
-        cover less often. Where totals were adjusted to their parts, the interval is that of the noise
-        before, around the value after it. Raises ParameterError for a level out of range.
+        computed with them, for lists and maps as a whole (`HISTOGRAM(x)['a']` has one), and for columns
+        whose rows aren't single groups of one release. A group of a private key is shown only when its
+        noisy size passes the threshold: just above it, intervals cover less often. Where totals were
+        adjusted to their parts, the interval is that of the noise before, around the value after it.
+        Raises ParameterError for a level out of range.
         """
         if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
             raise ParameterError("level must be above 0 and below 1.", hint="level=0.95")

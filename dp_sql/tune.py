@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -17,15 +17,19 @@ from dp_sql.amounts import Part
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import ParameterError, QueryError, UnsupportedSQLError
 from dp_sql.mechanisms.choice import rank_error
+from dp_sql.mechanisms.measurement import Measurement
 from dp_sql.mechanisms.spread import spread_of
 from dp_sql.parser.statement import parse
 from dp_sql.plan.histogram import Quantile
 from dp_sql.plan.public import PublicFacts
-from dp_sql.plan.release import Query
+from dp_sql.plan.release import PlannedRelease, Query
+from dp_sql.plan.sql_text import identifier
 from dp_sql.privacy.amount import Amount, exact
+from dp_sql.privacy.decimals import decimal_text
 from dp_sql.privacy.unit import Level
 from dp_sql.result import Result
 from dp_sql.schema.catalog import Catalog, ColumnSpec, Limits, OwnerThrough, TableSpec, ascii_lower
+from dp_sql.schema.scalars import as_typed
 from dp_sql.schema.sqltype import Kind
 from dp_sql.stages import measured
 
@@ -202,9 +206,9 @@ class _Question:
         """Return the queries that ask it."""
         whole = self.of is None or self.of.column.type.is_integer
         quantile = "QUANTILE_DISC" if whole else "QUANTILE_CONT"
-        source = self.inner or _quoted(place.table.name)
+        source = self.inner or identifier(place.table.name)
         return [
-            f"SELECT {quantile}({self.value}, [{', '.join(map(_decimal, pair))}]) FROM {source}"
+            f"SELECT {quantile}({self.value}, [{', '.join(map(decimal_text, pair))}]) FROM {source}"
             for pair in self.pairs
         ]
 
@@ -227,7 +231,7 @@ def _limit_questions(place: Place) -> list[_Question]:
     if not place.people:
         return []
     source, owner = _owned(place.catalog, place.table)
-    keys = ", ".join(f"t0.{_quoted(column.name)} AS k{i}" for i, column in enumerate(place.by))
+    keys = ", ".join(f"t0.{identifier(column.name)} AS k{i}" for i, column in enumerate(place.by))
     names = ", ".join(f"k{i}" for i in range(len(place.by)))
     value = f"CLAMP(CAST(CAST(n AS VARCHAR) AS BIGINT), 1, {MOST})"
     rows = f"SELECT {owner} AS o, COUNT(*) AS n FROM {source} GROUP BY o"
@@ -247,10 +251,10 @@ def _bounds_question(bounded: _Bounded) -> _Question:
 
     As with limits, the way through a text forgets what is in question.
     """
-    low, high = _decimal(bounded.low), _decimal(bounded.high)
+    low, high = decimal_text(bounded.low), decimal_text(bounded.high)
     levels = sorted({*_TAILS, *(1 - tail for tail in _TAILS)})
     column = bounded.column
-    number = _quoted(column.name)
+    number = identifier(column.name)
     if _beyond(bounded):
         number = f"CAST(CAST({number} AS VARCHAR) AS {column.type})"
     value = f"CLAMP({number}, {low}, {high})"
@@ -270,8 +274,8 @@ def _settings(answers: Sequence[_Answered], noise: _Noise) -> list[Setting]:
     found = []
     for answer in answers:
         if answer.question.of is None:
-            value = int(answer.values[_LIMIT_LEVELS.index(_KEPT_LIMIT)])
-            limits = replace(limits, **{answer.question.name: max(1, value)})
+            value = answer.values[_LIMIT_LEVELS.index(_KEPT_LIMIT)]
+            limits = replace(limits, **{answer.question.name: _limit(answer, value, noise)})
     for answer in answers:
         question = answer.question
         candidates = (
@@ -289,7 +293,7 @@ def _limits(answer: _Answered, proposed: Limits, noise: _Noise) -> list[Candidat
     """Return one candidate for each limit; of equal ones the one that cuts least."""
     name = answer.question.name
     pairs = zip(_LIMIT_LEVELS, answer.values, strict=True)
-    best = {max(1, int(value)): 1 - level for level, value in pairs}
+    best = {_limit(answer, value, noise): 1 - level for level, value in pairs}
     chosen = getattr(proposed, name)
     return [
         Candidate(
@@ -297,6 +301,12 @@ def _limits(answer: _Answered, proposed: Limits, noise: _Noise) -> list[Candidat
         )
         for value, cut in best.items()
     ]
+
+
+def _limit(answer: _Answered, value: float, noise: _Noise) -> int:
+    """Return a quantile as a limit; nobody has more groups than there are."""
+    groups = noise.cells if answer.question.name == "max_groups" else None
+    return max(1, min(int(value), groups or int(value)))
 
 
 def _bounds(
@@ -313,7 +323,7 @@ def _bounds(
     kept = [pair for pair, cut in ends.items() if cut in (2 * _KEPT_TAIL, 0)]
     return [
         Candidate(
-            f"[{_decimal(low)}, {_decimal(high)}]",
+            f"[{decimal_text(low)}, {decimal_text(high)}]",
             cut,
             noise.of_sum(bounded.column, low, high, limits),
             (low, high) == kept[0],
@@ -352,20 +362,34 @@ class _Noise:
         self, column: ColumnSpec, low: Fraction, high: Fraction, limits: Limits
     ) -> float | None:
         """Return the deviation of a column's SUM between other bounds."""
-        ends = [_typed(column, end) for end in (low, high)]
+        ends = [as_typed(column.type, end) for end in (low, high)]
         changed = replace(column, low=ends[0], high=ends[1])
         columns = {**self.place.table.columns, ascii_lower(column.name): changed}
         own = self.place.table.limits if not self.place.people else limits
         return self._deviation(
-            f"SUM({_quoted(column.name)})", replace(self.place.table, columns=columns, limits=own)
+            f"SUM({identifier(column.name)})",
+            replace(self.place.table, columns=columns, limits=own),
         )
 
+    @property
+    def cells(self) -> int | None:
+        """The number of groups by the keys; None where it isn't public."""
+        found = self._planned("COUNT(*)", self.place.table)
+        return None if found is None else found[0].cells
+
     def _deviation(self, aggregate: str, table: TableSpec) -> float | None:
+        found = self._planned(aggregate, table)
+        return None if found is None else spread_of(*found, {0: Fraction(1)}).standard_deviation
+
+    def _planned(
+        self, aggregate: str, table: TableSpec
+    ) -> tuple[PlannedRelease, Measurement] | None:
+        """Return the plan of an aggregate by the keys, None where there is none, and its noise."""
         catalog = self.place.catalog
         catalog = replace(catalog, tables={**catalog.tables, ascii_lower(table.name): table})
-        keys = [_quoted(column.name) for column in self.place.by]
+        keys = [identifier(column.name) for column in self.place.by]
         by = f" GROUP BY {', '.join(keys)}" if keys else ""
-        query = parse(f"SELECT {aggregate} FROM {_quoted(table.name)}{by}", catalog)
+        query = parse(f"SELECT {aggregate} FROM {identifier(table.name)}{by}", catalog)
         part = Part(self.epsilon, catalog.defaults.delta or Fraction(0))
         try:
             ((plan, _, measurement),) = measured(
@@ -373,7 +397,7 @@ class _Noise:
             )
         except QueryError:  # as without a delta for private keys
             return None
-        return spread_of(plan, measurement, {0: Fraction(1)}).standard_deviation
+        return plan, measurement
 
 
 def _rank_errors(place: Place, query: Query, epsilon: Fraction) -> list[float]:
@@ -434,17 +458,17 @@ def _column(spec: TableSpec, name: str) -> ColumnSpec:
 
 def _owned(catalog: Catalog, spec: TableSpec) -> tuple[str, str]:
     """Return the text of a FROM with the table, as t0, and the tables that lead to its owner."""
-    source, number = f"{_quoted(spec.name)} AS t0", 0
+    source, number = f"{identifier(spec.name)} AS t0", 0
     while isinstance(spec.owner, OwnerThrough):
         parent = catalog.tables[spec.owner.table]
         pairs = " AND ".join(
-            f"t{number}.{_quoted(child)} = t{number + 1}.{_quoted(own)}"
+            f"t{number}.{identifier(child)} = t{number + 1}.{identifier(own)}"
             for child, own in spec.owner.pairs
         )
         number += 1
-        source += f" JOIN {_quoted(parent.name)} AS t{number} ON {pairs}"
+        source += f" JOIN {identifier(parent.name)} AS t{number} ON {pairs}"
         spec = parent
-    return source, f"t{number}.{_quoted(str(spec.owner))}"
+    return source, f"t{number}.{identifier(str(spec.owner))}"
 
 
 def _yaml(settings: Sequence[Setting], columns: Sequence[_Bounded], place: Place) -> Iterator[str]:
@@ -468,27 +492,7 @@ def _yaml(settings: Sequence[Setting], columns: Sequence[_Bounded], place: Place
         yield f"  {column.name}: {{type: {kind}, bounds: {chosen[column.name]}{more}}}"
 
 
-def _typed(column: ColumnSpec, end: Fraction) -> int | float | Decimal:
-    """Return an end of bounds as the column's type has it."""
-    if column.type.is_integer:
-        return math.floor(end)
-    if column.type.kind is Kind.DECIMAL:
-        return Decimal(_decimal(end))
-    return float(end)
-
-
 def _declared(end: object) -> Amount:
     if not isinstance(end, int | float | Decimal):
         raise ParameterError("a bound is a number.", hint="--bounds column=0:1000")
     return end
-
-
-def _decimal(number: Fraction) -> str:
-    """Return a number as a decimal, exact where 40 digits suffice."""
-    context = Context(prec=40, rounding=ROUND_CEILING if number > 0 else ROUND_FLOOR)
-    value = context.divide(Decimal(number.numerator), Decimal(number.denominator))
-    return format(value.normalize(), "f")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -73,16 +73,22 @@ class Chooser:
                  what counts. add_remove: a unit's weight w comes or goes in each of L0 groups.
                  Otherwise one unit leaves L0 groups and another enters as many; they share j, where
                  its weight moves, and the sum is linear in j: both ends suffice. k units move the
-                 scores k times as far, or touch k times as many groups.
+                 scores k times as far, or touch k times as many groups. Where w is what a unit adds
+                 to all groups together, scores move by as much as if it were one group: what leaves
+                 a group and what enters it are pairs of weights that move, and single ones, and the sum
+                 is linear in the number of pairs, which is all of w where there is one group. The
+                 bonus may change in each group that one of the two units is in.
         Assumes: weights and groups of a unit are enforced in the SQL (`sensitivity.histogram`).
         Source:  [McKennaSheldon2020], [Dwork2006]
         """
-        weight, groups = self.facts.weight, self.facts.groups
-        single, shared = weight * one + bonus, weight * moved + bonus
+        weight, full, touched = self.facts.weight, self.facts.full, self.facts.groups
         if self.unit.adjacency is Adjacency.ADD_REMOVE:
-            change = groups * single
+            change = full * weight * one + touched * bonus
         else:
-            change = max(2 * (groups - j) * single + j * shared for j in (self._shared(), groups))
+            change = max(
+                (2 * (full - j) * one + j * moved) * weight + (2 * touched - j) * bonus
+                for j in (self._shared(), full)
+            )
         return _drawable(self.epsilon / (2 * change * self.unit.group_size))
 
     def growing(self) -> Rate:
@@ -111,7 +117,8 @@ class Chooser:
 
         Claim:   all numbers of all groups with this noise are `epsilon`-DP together.
         Why:     a unit's weights add up to w in each of L0 groups, so the L1 distance is lattice times
-                 w L0 `times`, and twice that where it changes for another; the scale is rounded up.
+                 w L0 `times`, or w `times` where w is for all groups together, and twice that where it
+                 changes for another; the scale is rounded up.
         Assumes: as `rate`.
         Source:  [Dwork2006], [Ghosh2009]
         """
@@ -146,10 +153,11 @@ class Chooser:
         Claim:   one neighbour moves at most `sides` groups L0 numbers a list, k w each at most, w being
                  the weight of a unit in a group and k the units that are protected at once; so it is
                  (sides k w L0 times / scale)-DP, and no other change costs a convex loss more.
-        Why:     a unit's weights in a group add up to w on each list and move a number by w at most: k
-                 units by k w, and likewise where each is replaced by another, which adds and takes in one
-                 number. The sum of moves on a list is at most sides k w L0. Of all moves with that sum
-                 and no larger one, a convex cost is largest where each is 0 or k w.
+        Why:     a unit's weights in a group add up to w on each list and move a number by w at most, in
+                 L0 groups, or in one if w is for all groups together: k units by k w, and likewise where
+                 each is replaced by another, which adds and takes in one number. The sum of moves on a
+                 list is at most sides k w L0. Of all moves with that sum and no larger one, a convex cost
+                 is largest where each is 0 or k w.
         Assumes: as `rate`; that noise in different numbers and groups is independent.
         Source:  [Hay2010], [Dwork2006]
         """
@@ -161,22 +169,24 @@ class Chooser:
     def moved(self) -> Fraction:
         """Return the weight that neighbours move at most, in all groups together."""
         sides = 1 if self.unit.adjacency is Adjacency.ADD_REMOVE else 2
-        return Fraction(sides * self.facts.weight * self.facts.groups * self.unit.group_size)
+        return Fraction(sides * self.facts.weight * self.facts.full * self.unit.group_size)
 
     def moved_once(self) -> Fraction:
         """Return how far neighbours move numbers, in all groups together.
 
         Each group has one, which a unit moves by `weight` at most, also where it changes for another.
-        Such a one leaves L0 groups and another enters as many; those that they share move once.
+        Such a one leaves L0 groups and another enters as many; those that they share move once. Where
+        `weight` is for all groups together, it's as if it were one: what leaves the groups moves them
+        by that in all, and what enters them too.
         """
-        groups = self.facts.groups
+        groups = self.facts.full
         if self.unit.adjacency is not Adjacency.ADD_REMOVE:
             groups = 2 * groups - self._shared()
         return Fraction(self.facts.weight * groups * self.unit.group_size)
 
     def _shared(self) -> int:
-        """Return how many groups two units share at least, each of which is in as many as it may be."""
-        groups, cells = self.facts.groups, self.facts.cells
+        """Return how many groups two units share at least, each of which has `weight` in all it can."""
+        groups, cells = self.facts.full, self.facts.cells
         return 0 if cells is None else max(0, 2 * groups - cells)
 
 

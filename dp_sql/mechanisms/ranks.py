@@ -125,8 +125,13 @@ def scores(histogram: Histogram, rank: Rank, weights: Weights, beyond: int, bonu
 
 
 def _bonus(rank: Rank, chooser: Chooser) -> int:
-    """Return by how much the exact answer's score is raised: a 64th of what a unit changes it by."""
-    return chooser.facts.weight * _moves(rank)[0]
+    """Return by how much the exact answer's score is raised: a 64th of what a unit changes it by.
+
+    That is in one group, where it adds evenly to all that it can reach.
+    """
+    facts = chooser.facts
+    weight = max(1, facts.weight // facts.groups) if facts.shared else facts.weight
+    return weight * _moves(rank)[0]
 
 
 def _rate(rank: Rank, chooser: Chooser) -> Rate:

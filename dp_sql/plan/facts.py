@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -28,16 +29,23 @@ class HistogramFacts:
     """What one unit does to one histogram: it adds up to `weight` in each of `groups` groups.
 
     cells: how many groups can be released, None where unknown. rule: the reasoning in a line.
+    shared: whether all that it adds is up to `weight`, in all groups together.
     """
 
     weight: int
     groups: int
     cells: int | None
     rule: str
+    shared: bool = False
+
+    @property
+    def full(self) -> int:
+        """In how many groups a unit can add `weight` at once."""
+        return 1 if self.shared else self.groups
 
     def times(self, factor: int) -> HistogramFacts:
         """Return what a unit does if each of its weights counts `factor` times."""
-        return HistogramFacts(self.weight * factor, self.groups, self.cells, self.rule)
+        return replace(self, weight=self.weight * factor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ import re
 import struct
 from datetime import date, datetime
 from decimal import Decimal
+from fractions import Fraction
 
+from dp_sql.privacy.decimals import decimal_text
 from dp_sql.schema.catalog import Scalar
 from dp_sql.schema.document import Problem, describe, shorten
 from dp_sql.schema.sqltype import INTEGER_BITS, Kind, SqlType
@@ -167,3 +169,10 @@ def _mismatch(value: object, type_: SqlType) -> Problem:
 
 def _yaml_word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else shorten(str(value))[1:-1]
+
+
+def as_typed(type_: SqlType, number: Fraction) -> int | float | Decimal:
+    """Return a number as a type has it, cut off to a whole one for integers."""
+    if type_.is_integer:
+        return math.floor(number)
+    return Decimal(decimal_text(number)) if type_.kind is Kind.DECIMAL else float(number)

@@ -28,7 +28,7 @@ from dp_sql.plan.rows import Project, Scan
 from dp_sql.plan.vector import NormMeasure
 from dp_sql.privacy.contribution import Ball, Box, Change, ContributionSet, Divided, Simplex
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
-from dp_sql.sensitivity.delta import change, nudged, unchanged
+from dp_sql.sensitivity.delta import change, change_of_copies, nudged, unchanged
 from dp_sql.sensitivity.histogram import derive_distinct, derive_histogram, derive_sampled
 from dp_sql.sensitivity.locality import require_local
 from dp_sql.sensitivity.motion import Motion, motions_of
@@ -127,8 +127,13 @@ def _vector(
         moved, rule = unchanged(), "it reads nothing that a neighbour changes"
     else:
         bound = None if apart else cells
-        moved = change(contribution, groups, bound, unit, in_place=motion.in_place)
-        rule = f"{_set_in_words(contribution)} in each of {groups} group{'s' * (groups > 1)}"
+        if unit.level is Level.EVENT:
+            moved = change_of_copies(contribution, bound, unit, in_place=motion.in_place)
+            many = f"{groups} groups together" if groups > 1 else "each of 1 group"
+        else:
+            moved = change(contribution, groups, bound, unit, in_place=motion.in_place)
+            many = f"each of {groups} group{'s' * (groups > 1)}"
+        rule = f"{_set_in_words(contribution)} in {many}"
         if motion.steps is not None:
             near = nudged(measure, motion.steps, rows, unit)
             if near.l1 <= moved.l1 and near.l2_squared <= moved.l2_squared:

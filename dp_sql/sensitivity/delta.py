@@ -68,6 +68,28 @@ def change(
     return Change(tuple(profiles)).scaled(unit.group_size)
 
 
+def change_of_copies(
+    contribution: ContributionSet, cells: int | None, unit: PrivacyUnit, *, in_place: bool = False
+) -> Change:
+    """Return the change of one vector where a unit is a row that is repeated, in one group or many.
+
+    contribution: what all copies add together. cells, in_place: as `change`.
+
+    Claim:   as `change`: none costs more than all copies in one group.
+    Why:     contribution is r times what one copy adds. Say c copies of rows that leave and d of rows
+             that come are in a group. What they move there is at most g(c, d): of a box c M, d M, or
+             the larger of d b - c a and c b - d a in each component, of a simplex c and d times its
+             total, of a ball (c + d) B; each is convex and grows in proportion. A convex cost f that
+             is 0 at 0 and grows makes f(g(c, d)) convex, likewise the sum over groups. A convex function
+             on all ways to divide r copies over the groups, and r others, is largest where each of the
+             two is in one group: in the same one or in two, which are the profiles of `change` for
+             one group. For a ball f(g) is that of even shifts, as there. In place, c = d in each group.
+    Assumes: as `change`; a unit is repeated r times at most (`multiplicity.rows_per_unit`).
+    Source:  [Dwork2006]
+    """
+    return change(contribution, 1, cells, unit, in_place=in_place)
+
+
 def _spread(contribution: Divided, groups: int, unit: PrivacyUnit) -> Change:
     """Return the change of a vector to which a unit of m groups adds weight / sqrt(m), or / m, in each.
 
@@ -119,6 +141,32 @@ def _rolled(contribution: Ball, groups: int, fewest: int, unit: PrivacyUnit) -> 
                 for shared in sorted({fewest, groups})
             ]
     return Change(tuple(profiles)).scaled(unit.group_size)
+
+
+def blocks_moved(
+    width: int, blocks: int, pieces: int, most: int, cells: int | None, unit: PrivacyUnit
+) -> Change:
+    """Return the change of the sums of numbers in blocks, one sum a group.
+
+    width: how far apart two numbers of one block can be. blocks: in a group. pieces: how many blocks
+    the rows of a unit lie in at most, all groups together; most: in one group. cells: as `change`.
+
+    Claim:   as `change`.
+    Why:     a block's number moves by `width` at most, whatever comes to it or leaves it, so a sum
+             moves by `width` for each of its blocks that does. Rows of s units come or go: k of them,
+             or 2 k where each changes for another. They reach s * pieces blocks in all, and of one
+             group s * most at most, and no more than it has. Under these two bounds a convex cost is
+             largest where one group after the other has all that it may have, and one the rest.
+    Assumes: a row that comes or goes changes the numbers of the blocks that it lies in, no others.
+    Source:  [Dwork2006], [NissimRS2007]
+    """
+    sides = unit.group_size * (1 if unit.adjacency is Adjacency.ADD_REMOVE else 2)
+    each, moved = min(blocks, sides * most), sides * pieces
+    if cells is not None:
+        moved = min(moved, cells * each)
+    full, rest = divmod(moved, each)
+    shifts = ((each * width, full), (rest * width, 1))
+    return Change((tuple((shift, count) for shift, count in shifts if shift and count),))
 
 
 def unchanged() -> Change:

@@ -12,7 +12,7 @@ from dp_sql.plan.relation import BoundGroups, KeepKeys, MeasureRows, Relation, S
 from dp_sql.plan.sampled import Sampled
 from dp_sql.privacy.contribution import Box
 from dp_sql.privacy.unit import Level, PrivacyUnit
-from dp_sql.sensitivity.delta import change, unchanged
+from dp_sql.sensitivity.delta import blocks_moved, unchanged
 from dp_sql.sensitivity.locality import require_local
 from dp_sql.sensitivity.motion import Motion
 from dp_sql.sensitivity.multiplicity import require_bounded, rows_per_unit
@@ -27,7 +27,7 @@ def derive_histogram(
     cells: how many groups can be released, None where that is unknown.
 
     Claim:   a unit adds non-negative weights of `weight` in all at most to each of `groups` groups
-             at most, and nothing elsewhere.
+             at most, and nothing elsewhere; where rows are units, `weight` to all groups together.
     Why:     at event level a unit is one row of the protected table, `rows_per_unit` rows of the
              joined ones, each of weight 1 in one group. At user level SpreadRows lets a unit's c values
              of a group weigh max_rows * 2^low_bits together, since each place's share is truncated,
@@ -55,9 +55,9 @@ def derive_histogram(
     else:
         weight = spread.max_rows << spread.low_bits
     groups = _groups(most, rows, cells, keyed=bool(measured.keys))
-    many = f" in each of {groups} groups" if groups > 1 else ""
-    rule = f"values that weigh at most {weight // histogram.unit} rows{many}"
-    return HistogramFacts(weight, groups, cells, rule)
+    event = unit.level is Level.EVENT
+    rule = f"values that weigh at most {weight // histogram.unit} rows{_in_words(groups, event)}"
+    return HistogramFacts(weight, groups, cells, rule, shared=event)
 
 
 def derive_distinct(
@@ -66,7 +66,8 @@ def derive_distinct(
     """Return what the finished plan proves of a count of distinct values, or raise.
 
     Claim:   a unit that comes or goes changes a group's count by `weight` at most at event level, and
-             by the cap at user level, times a weight of 1; and it changes `groups` groups at most.
+             by the cap at user level, times a weight of 1; and it changes `groups` groups at most,
+             at event level by `weight` in all groups together.
     Why:     one row has one value, and a count of distinct values changes by one at most for each value
              that comes or goes. Of a unit `mechanisms.distinct.matched` proves it. BoundGroups keeps
              so many groups, chosen by the unit and the group alone.
@@ -93,8 +94,9 @@ def derive_distinct(
         weight = 1
     groups = _groups(most, rows, cells, keyed=bool(keys))
     caps = " or ".join(map(str, distinct.caps)) or str(weight)
-    many = f" in each of {groups} groups" if groups > 1 else ""
-    return HistogramFacts(weight, groups, cells, f"vouches for at most {caps} values{many}")
+    event = unit.level is Level.EVENT
+    rule = f"vouches for at most {caps} values{_in_words(groups, event)}"
+    return HistogramFacts(weight, groups, cells, rule, shared=event)
 
 
 def derive_sampled(
@@ -102,17 +104,17 @@ def derive_sampled(
 ) -> VectorFacts:
     """Return what the finished plan proves of an aggregate over blocks, or raise.
 
-    Claim:   the sums of a group's blocks move as if a unit that comes or goes added a number in
-             [-w, w] to each of `groups` groups, w = `width` of the measure; where rows are units, one
-             in [-r w, r w] to one group, for a unit of r rows.
+    Claim:   the rows of a unit lie in one block of each of `groups` groups at most; where rows are
+             units, in as many blocks as a row is repeated, all groups together. No other block's
+             integer depends on them, and each moves by w at most, w = `width` of the measure.
     Why:     a block's integer depends on the rows of its block alone and lies between ends that are w
              apart. The owner decides the block, so all rows of a unit lie in one block of each
              group, however many there are, and no number of them needs a limit; BoundGroups keeps so
-             many groups, chosen by the unit and the group alone. A unit that changes for another
-             leaves one block and enters another, of the same sum: 2 w where they share a group,
-             which `delta.change` makes of [-w, w]. Where rows are units, each of r rows lies in one
-             block of one group, so the sums move by r w in all: in any convex cost most in one group.
-             Joins keep the owner (`locality`), so they change nothing of this.
+             many groups, chosen by the unit and the group alone. Where rows are units, what a join or
+             UNION ALL makes of one of them is r rows that may differ: in their groups, in what decides
+             their blocks, or in neither. Each lies in one block of one group: r blocks in all, of one
+             group or of r. `delta.blocks_moved` says how far the sums move. Joins keep the owner
+             (`locality`), so they change nothing of this.
     Assumes: the lowered SQL clamps each block's integer and finds the block from owner or row alone.
     Source:  [NissimRS2007], [Mohan2012]
 
@@ -128,26 +130,29 @@ def derive_sampled(
         raise InternalError("the value of a block and what decides on it follow the keys")
     if sampled.aggregate.read != (Ref(sampled.value),) or sampled.measure.blocks < 1:
         raise InternalError("an aggregate of blocks reads their values")
-    many, groups = 1, 1
     if unit.level is Level.EVENT:
         if most is not None or not sampled.content:
             raise InternalError("rows have no owner to be bounded by")
-        many = min(require_bounded(rows), sampled.measure.blocks)
+        pieces = most_in_one = max(1, require_bounded(rows))
     else:
         if sampled.content:
             raise InternalError("a unit's rows lie in one block")
-        groups = _groups(most, rows, cells, keyed=bool(keys))
-    width = many * sampled.measure.width
-    one = Box((-width,), (width,))
+        pieces, most_in_one = _groups(most, rows, cells, keyed=bool(keys)), 1
+    width, blocks = sampled.measure.width, sampled.measure.blocks
+    furthest = min(most_in_one, blocks) * width
+    one = Box((-furthest,), (furthest,))
     if motion.steps == 0:
         return VectorFacts(one, unchanged(), "it reads nothing that a neighbour changes")
     if cells == 0:
         return VectorFacts(one, unchanged(), "the public keys have no value, so there is no group")
-    rule = f"moves {'one block' if many == 1 else f'{many} blocks'} of {sampled.measure.blocks}"
-    rule += (
-        f" by at most {sampled.measure.width} steps in each of {groups} group{'s' * (groups > 1)}"
-    )
-    return VectorFacts(one, change(one, groups, cells, unit), rule)
+    moved = blocks_moved(width, blocks, pieces, most_in_one, cells, unit)
+    if unit.level is Level.EVENT:
+        reached = f"{pieces} block{'s' * (pieces > 1)}, of {blocks} in each group,"
+        rule = f"moves {reached} by at most {width} steps"
+    else:
+        rule = f"moves one block of {blocks} by at most {width} steps in each of {pieces} group"
+        rule += "s" * (pieces > 1)
+    return VectorFacts(one, moved, rule)
 
 
 def _measured(
@@ -162,6 +167,12 @@ def _measured(
     if unit.level is Level.USER and not owners_of(relation.source):
         raise InternalError("private rows without an owner")
     return relation, rows_per_unit(relation.source, unit.level, public)
+
+
+def _in_words(groups: int, event: bool) -> str:  # noqa: FBT001  a fact of the schema
+    if groups == 1:
+        return ""
+    return f" in {groups} groups together" if event else f" in each of {groups} groups"
 
 
 def _groups(most: int | None, rows: int | None, cells: int | None, *, keyed: bool) -> int:

@@ -97,7 +97,7 @@ def compare_histograms(
             assert most <= units * fact.weight, f"{most} > {fact.weight}\n{told()}"
             touched = sum(1 for weight in side if weight)
             assert touched <= units * fact.groups, f"{touched} > {fact.groups} groups\n{told()}"
-            assert sum(side) <= units * fact.weight * fact.groups, told()
+            assert sum(side) <= units * fact.weight * fact.full, told()
             counts["histograms"] += 1
             counts["filled"] += most == units * fact.weight
 
@@ -128,7 +128,7 @@ def compare_distincts(
             touched = sum(1 for step in moved if step)
             assert touched <= sides * units * fact.groups, told()
             assert fact.cells is None or touched <= fact.cells, told()
-            assert sum(moved) <= sides * units * fact.weight * cap * fact.groups, told()
+            assert sum(moved) <= sides * units * fact.weight * cap * fact.full, told()
             counts["distincts"] += 1
             counts["vouched"] += most == units * fact.weight * cap
 

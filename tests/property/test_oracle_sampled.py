@@ -25,7 +25,7 @@ from dp_sql.parser.statement import parse
 from dp_sql.plan.relation import SumMeasure
 from dp_sql.plan.sampled import Sampled
 from dp_sql.planner.sets import plan_sets
-from dp_sql.privacy.unit import Adjacency, Level
+from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.schema.catalog import Catalog
 from dp_sql.sensitivity import delta, histogram
 from dp_sql.sensitivity.contribution import derive
@@ -40,7 +40,10 @@ CALLS = (
     "SAMPLE_AND_AGGREGATE('sum', x, -1, 2, 3)",
 )
 ROWS = ("visits", "(SELECT v.x, v.t FROM visits v JOIN visits w ON v.uid = w.uid)")
-FANNED = ("visits", "(SELECT v.x, v.t, h.half FROM visits v JOIN pairs h ON v.n = h.n)")
+FAN = "(SELECT v.x, v.t, h.half FROM visits v JOIN pairs h ON v.n = h.n)"
+COPIES = "(SELECT x, t, s AS half FROM visits UNION ALL SELECT x, 'k2', 'b' FROM visits)"
+FANNED = ("(SELECT x, t, s AS half FROM visits)", FAN, COPIES, f"({FAN} UNION ALL {COPIES})")
+KEYS = ("t", "half", "half, t")
 
 
 class Engine(SmallEngine):
@@ -79,8 +82,8 @@ def examine(r: Random) -> None:
         Level.USER if user else Level.EVENT, adjacency, group_size=size, max_groups=pick(r, (1, 2))
     )
     sql = f"SELECT {pick(r, CALLS)} AS a FROM {pick(r, ROWS if user else FANNED)}"
-    if r.random() < 0.5:
-        sql += " GROUP BY t"
+    if r.random() < 0.6:
+        sql += f" GROUP BY {'t' if user else pick(r, KEYS)}"
     data = plain(r, {i: unit(r, i, user=user) for i in range(1, 2 + r.randrange(3))}, user=user)
     found = list(
         neighbours(
@@ -116,7 +119,7 @@ def hold(
 
 
 def search() -> None:
-    for index in range(15):
+    for index in range(20):
         examine(Random(f"few-{index}"))
 
 
@@ -146,10 +149,31 @@ def exchanged() -> None:
 
 def joined_twice() -> None:
     """Hold two rows alike that have two pairs each against one of them."""
-    sql = f"SELECT SAMPLE_AND_AGGREGATE('count', x, 1, 2, 7) AS a FROM {FANNED[1]}"
+    sql = f"SELECT SAMPLE_AND_AGGREGATE('count', x, 1, 2, 7) AS a FROM {FAN}"
     both = {1: person(1, (5, "k1")), 2: person(1, (5, "k1"))}
     for hash_key in range(20):
         hold(sql, small_catalog(Level.EVENT), both, [{1: both[1]}], hash_key)
+
+
+def in_groups(rows: str, keys: str, unit: PrivacyUnit) -> None:
+    """Hold units of one row each, which joins and UNION ALL repeat, against others or fewer.
+
+    Each is the largest of its block in all of its groups, so all of these blocks move.
+    """
+    sql = f"SELECT {keys}, SAMPLE_AND_AGGREGATE('max', x, 0, 1, 1) AS a FROM {rows} GROUP BY {keys}"
+    catalog = small_catalog(Level.EVENT, unit.adjacency, group_size=unit.group_size)
+    rest = {9 + i: person(9 + i, (-3, f"k{i}")) for i in range(4)}
+    replaced = unit.adjacency is Adjacency.SUBSTITUTION
+    old, new = ({i: person(i, (5, f"k{at + i}")) for i in range(unit.group_size)} for at in (0, 2))
+    hold(sql, catalog, rest | old, [rest | new if replaced else rest], 5)
+
+
+def spread_out() -> None:
+    """Repeat rows into several groups, public and private ones."""
+    for rows, keys in ((FAN, "half"), (FAN, "half, t"), (COPIES, "t"), (FANNED[3], "half, t")):
+        for adjacency in (Adjacency.ADD_REMOVE, Adjacency.SUBSTITUTION):
+            for size in (1, 2):
+                in_groups(rows, keys, PrivacyUnit(Level.EVENT, adjacency, size))
 
 
 def by_group() -> None:
@@ -167,8 +191,9 @@ def test_no_neighbour_moves_blocks_further_than_derived() -> None:
     by_none()
     exchanged()
     joined_twice()
-    assert COUNTS["sampled"] >= 110
-    assert COUNTS["blocks reached"] >= 20
+    spread_out()
+    assert COUNTS["sampled"] >= 130
+    assert COUNTS["blocks reached"] >= 30
 
 
 _SAMPLED_SQL = small_engine.sampled_sql
@@ -189,13 +214,25 @@ MUTANTS: dict[str, tuple[Callable[[], None], object, str, Callable[..., object]]
     "blocks of rows, not of units": (by_none, small_engine, "sampled_sql", _by_value),
     "groups not bounded": (by_group, lower_sampled, "group_order", lambda *_: "u"),
     "both of two units in one block": (
-        exchanged, histogram, "change",
-        lambda one, groups, cells, unit: delta.change(
-            one, groups, cells, replace(unit, adjacency=Adjacency.ADD_REMOVE)
+        exchanged, histogram, "blocks_moved",
+        lambda width, blocks, pieces, most, cells, unit: delta.blocks_moved(
+            width, blocks, pieces, most, cells, replace(unit, adjacency=Adjacency.ADD_REMOVE)
         ),
     ),
     "a row that is joined twice lies in one block": (
         joined_twice, histogram, "require_bounded", lambda _: 1,
+    ),
+    "all copies of a row in one group": (
+        spread_out, histogram, "blocks_moved",
+        lambda width, blocks, pieces, most, _, unit: delta.blocks_moved(
+            width, blocks, pieces, most, 1, unit
+        ),
+    ),
+    "as many units in a group as in one": (
+        spread_out, histogram, "blocks_moved",
+        lambda width, blocks, pieces, most, cells, unit: delta.blocks_moved(
+            width, blocks, pieces, most, cells, replace(unit, group_size=1)
+        ),
     ),
 }  # fmt: skip
 

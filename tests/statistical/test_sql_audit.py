@@ -58,6 +58,7 @@ CASES = {
     "median": ("MEDIAN(x)", (8, 4)),
     "quantile": ("QUANTILE_DISC(x, 0.9)", (8, 4)),
     "list of quantiles": ("QUANTILE_CONT(x, [0.25, 0.5, 0.75])[2]", (8, 4)),
+    "halved quantiles": ("list_sum(QUANTILE_DISC(x, [0.1, 0.3, 0.5, 0.7, 0.9]))", (8, 4)),
     "maximum": ("MAX(x)", (8, 4)),
     "minimum": ("MIN(x)", (0, 4)),
     "mode": ("MODE(x)", (8, 4)),
@@ -69,6 +70,9 @@ CASES = {
     "vector": ("VECTOR_SUM([x, y], 2)[1]", (8, 0)),
     "long vector": (f"VECTOR_SUM([x, y{', 0' * 30}], 2)[1]", (8, 0)),
 }
+
+FEWER = {"halved quantiles": 1_000}
+"""Runs of what chooses from thousands of candidates in each group."""
 
 
 def answers(
@@ -135,7 +139,7 @@ def test_neighbours_look_no_more_different_than_claimed(name: str, tmp_path: Pat
 def test_neighbours_look_no_more_different_than_claimed_long(
     name: str, level: str, tmp_path: Path
 ) -> None:
-    check(tmp_path, name, level=level, runs=10_000)
+    check(tmp_path, name, level=level, runs=FEWER.get(name, 10_000))
 
 
 @pytest.mark.slow
@@ -160,6 +164,16 @@ def test_the_audit_finds_a_rate_that_is_too_fast(
     call, more = CASES[name]
     samples = answers(tmp_path, call, more, level="event", runs=40_000, kind="permute_and_flip")
     assert epsilon_at_least(*samples) > EPSILON
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["median", "list of quantiles", "halved quantiles"])
+def test_each_way_to_choose_a_quantile(name: str, tmp_path: Path) -> None:
+    call, more = CASES[name]
+    ranks = "exponential"
+    runs = FEWER.get(name, 10_000)
+    samples = answers(tmp_path, call, more, level="event", runs=runs, ranks=ranks)
+    assert epsilon_at_least(*samples) <= EPSILON
 
 
 TREE = {"ranks": "tree"}
@@ -242,11 +256,11 @@ def test_the_audit_finds_a_sample_that_holds_everybody(
 def test_the_audit_finds_a_block_that_moves_further_than_claimed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def half(one: object, *rest: Any) -> Change:
-        found = delta.change(one, *rest)  # type: ignore[arg-type]
+    def half(one: int, *rest: Any) -> Change:
+        found = delta.blocks_moved(one, *rest)
         return Change(tuple(tuple((s // 2, n) for s, n in p) for p in found.profiles))
 
-    monkeypatch.setattr(histogram, "change", half)
+    monkeypatch.setattr(histogram, "blocks_moved", half)
     call, more = CASES["blocks"]
     samples = answers(tmp_path, call, more, level="event", runs=4_000, kind="permute_and_flip")
     assert epsilon_at_least(*samples) > EPSILON

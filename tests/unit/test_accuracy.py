@@ -95,6 +95,13 @@ def test_the_epsilon_of_a_count_is_that_of_the_law(rows: dp_sql.Connection) -> N
     assert found(rows, "SELECT COUNT(*) FROM p", within=20, confidence=0.9) == Fraction("0.113")
 
 
+@pytest.mark.parametrize("width", [3, 10, 100])
+def test_explain_says_the_width_that_was_asked_for(rows: dp_sql.Connection, width: int) -> None:
+    """A count is shown rounded, so noise of almost half a row more keeps it within the width."""
+    text = rows.explain("SELECT COUNT(*), COUNT(*) / 4 FROM p", within=width)
+    assert f"a0 = COUNT(*): ± {width} in 95 % of runs" in text
+
+
 def test_the_cost_is_at_most_what_was_found_and_is_debited(rows: dp_sql.Connection) -> None:
     result = rows.sql("SELECT COUNT(*) FROM p", within=10)
     cost = result.cost["p"].epsilon

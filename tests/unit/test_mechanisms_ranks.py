@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from random import Random
 
 import numpy as np
@@ -208,6 +208,39 @@ def test_a_unit_pays_for_every_group_that_it_touches() -> None:
     assert apart <= Fraction(1, 2 * 4 * 65)
     shared = chooser(1, cells=1, adjacency=Adjacency.SUBSTITUTION).rate(64, 128, 1).value
     assert Fraction(511, 512) / (2 * 129) <= shared <= Fraction(1, 2 * 129)
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.SUBSTITUTION])
+@pytest.mark.parametrize("cells", [1, 2, 3, None])
+@pytest.mark.parametrize("copies", [1, 2, 3])
+def test_copies_of_a_row_pay_for_all_groups_together(
+    copies: int, cells: int | None, adjacency: Adjacency
+) -> None:
+    """Of every way to lay the copies that leave and those that come into groups, none costs more."""
+    one, moved, bonus = 7, 12, 1
+    places = cells or 2 * copies
+    reach = min(copies, places)
+    unit = PrivacyUnit(Level.EVENT, adjacency)
+    some = Chooser(Fraction(1), HistogramFacts(copies, reach, cells, "", shared=True), unit)
+    ways = [w for w in product(range(copies + 1), repeat=places) if sum(w) <= copies]
+    added = ways if adjacency is Adjacency.SUBSTITUTION else [(0,) * places]
+
+    def cost(gone: tuple[int, ...], come: tuple[int, ...]) -> int:
+        laid = list(zip(gone, come, strict=True))
+        pairs, touched = sum(map(min, laid)), sum(map(any, laid))
+        return moved * pairs + one * (sum(gone) + sum(come) - 2 * pairs) + bonus * touched
+
+    costs = [cost(gone, come) for gone in ways for come in added]
+    assert max(costs) * 2 * some.rate(one, moved, bonus).value <= 1
+    plain = [
+        cost(gone, come) - bonus * sum(map(any, zip(gone, come, strict=True)))
+        for gone in ways
+        for come in added
+    ]
+    assert max(plain) * 2 * some.rate(one, moved, 0).value > Fraction(510, 512)
+    assert some.moved() == max(sum(gone) + sum(come) for gone in ways for come in added)
+    shifts = [sum(map(max, zip(gone, come, strict=True))) for gone in ways for come in added]
+    assert some.moved_once() == max(shifts)
 
 
 def counted(lines: list[list[int]]) -> Counted:

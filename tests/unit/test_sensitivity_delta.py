@@ -18,7 +18,7 @@ from dp_sql.privacy.renyi import rdp
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.schema.sqltype import INTEGER
 from dp_sql.sensitivity.contribution import _require_divided
-from dp_sql.sensitivity.delta import change
+from dp_sql.sensitivity.delta import blocks_moved, change
 
 ADD = PrivacyUnit(Level.USER, Adjacency.ADD_REMOVE)
 SWAP = PrivacyUnit(Level.USER, Adjacency.SUBSTITUTION)
@@ -67,6 +67,32 @@ def test_brute_force_over_small_boxes(unit, cells, groups, ends) -> None:  # noq
         costs = [sum(n * shift**power for shift, n in profile) for profile in found.profiles]
         worst = max(sum(abs(step) ** power for step in move) for move in moves)
         assert worst <= max(costs) or isclose(worst, max(costs))
+
+
+@pytest.mark.parametrize("unit", [ADD, SWAP])
+@pytest.mark.parametrize("cells", [1, 2, 3])
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize(("pieces", "most"), [(1, 1), (2, 1), (3, 1), (2, 2), (3, 3)])
+def test_brute_force_over_blocks(unit, cells, blocks, pieces, most) -> None:  # noqa: ANN001
+    """Every choice of blocks of every unit, in all of which the number moves by 5."""
+    all_ = list(itertools.product(range(cells), range(blocks)))
+    owns = [
+        frozenset(some)
+        for count in range(pieces + 1)
+        for some in itertools.combinations(all_, count)
+        if all(sum(cell == c for c, _ in some) <= most for cell in range(cells))
+    ]
+    sides = owns if unit is SWAP else [frozenset[tuple[int, int]]()]
+    moves = [
+        [5 * sum(cell == c for c, _ in old | new) for cell in range(cells)]
+        for old in owns
+        for new in sides
+    ]
+    found = blocks_moved(5, blocks, pieces, most, cells, unit)
+    assert found.l1 == max(map(sum, moves))
+    assert found.l2_squared == max(sum(step**2 for step in move) for move in moves)
+    for move in moves:
+        check(move, found, partial(str, move))
 
 
 @pytest.mark.parametrize("unit", [ADD, SWAP])

@@ -124,6 +124,19 @@ def test_groups_of_a_key(people: dp_sql.Connection) -> None:
     assert [s.name for s in tuning.settings] == ["max_groups", "max_rows_per_group", "items"]
 
 
+def test_nobody_has_more_groups_than_are_public(tmp_path: Path) -> None:
+    with connected(tmp_path, USER, OWNER):
+        path = tmp_path / "shop.yaml"
+    listed = "shop: {type: varchar, values: [s0, s1], nullable: false}"
+    path.write_text(path.read_text().replace("shop: {type: varchar}", listed))
+    with dp_sql.connect(path, ledger=":memory:") as connection:
+        tuning = connection.tune("orders", epsilon=500, by=["shop"])
+    limits = [int(c.value) for c in setting(tuning, "max_groups").candidates]
+    assert max(limits) == 2
+    assert proposed(tuning, "max_groups") == "2"
+    assert "limits: {max_groups: 2," in tuning.yaml[0]
+
+
 def test_bounds_between_wide_ones(rows: dp_sql.Connection) -> None:
     tuning = rows.tune("orders", epsilon=500, bounds={"paid": ("-1e4", "1e6"), "ITEMS": None})
     narrow, kept, wide = setting(tuning, "paid").candidates
