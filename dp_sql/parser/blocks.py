@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.correlated import reads_outer
+from dp_sql.parser.distinct_rows import groups_to_distinct
 from dp_sql.parser.from_clause import FromClause, Item
 from dp_sql.parser.names import deny_open, draws, is_plain_table
 from dp_sql.parser.options import entered
@@ -53,12 +54,21 @@ class Blocks:
 
         top: the statement's own block. rows: a plain block over public tables is rows, not open.
         """
+        bound = self.item(node, env, top=top, rows=rows)
+        if isinstance(bound, PrivateRows) and bound.mixed is not None:
+            raise bound.mixed()
+        return bound
+
+    def item(
+        self, node: exp.Expr, env: Environment, *, top: bool = False, rows: bool = False
+    ) -> Bound:
+        """Return what a query is that may be an item of FROM: distinct rows of several persons, too."""
         match node:
             case exp.Subquery():
                 for key, value in node.args.items():
                     if key not in ("this", "alias", "with_") and value not in (None, False, []):
                         raise self._statement.unsupported("this subquery isn't answered.", node)
-                return self.query(node.this, env, top=top, rows=rows)
+                return self.item(node.this, env, top=top, rows=rows)
             case exp.Select():
                 with entered(self._statement, node, env) as inner:
                     return self._select(node, inner, top=top, rows=rows)
@@ -94,7 +104,7 @@ class Blocks:
                         hint="recursion over public tables only",
                     )
                 inner = env.with_cte(name, OpenName(cte, recursive=True))
-            bound = self.query(cte.this, inner.inside(None))
+            bound = self.item(cte.this, inner.inside(None))
             columns = [i.name for i in (cte.args["alias"].args.get("columns") or [])]
             if isinstance(bound, PrivateRows):
                 bound = self.rename(bound, columns, cte)
@@ -145,6 +155,7 @@ class Blocks:
                     if sample
                     else None,
                 )
+        groups_to_distinct(node)
         env, kept = self._ctes(node, env)
         clause = FromClause(self._statement, self, env)
         items = clause.items(node)
@@ -171,6 +182,8 @@ class Blocks:
         clause = FromClause(self._statement, self, env)
         steps, scope = clause.steps(clause.items(node))
         block = PrivateBlock(self._statement, self, env, node, (steps, scope))
+        if block.values is not None:
+            raise block.values.refused()
         return block.relation, scope, block.correlated
 
     def released(

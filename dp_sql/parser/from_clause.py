@@ -174,7 +174,7 @@ class FromClause:
                 and self._blocks.reads_protected(node, self._env)
                 and bool(outer_columns(node, self._env, outer))
             )
-            bound = self._blocks.query(node, self._env if deep else self._env.inside(None))
+            bound = self._blocks.item(node, self._env if deep else self._env.inside(None))
             if isinstance(bound, OpenBlock):
                 kept = {k: v for k, v in node.args.items() if k == "alias"}
                 return Item(node, join, alias, None, exp.Subquery(this=bound.tree, **kept))
@@ -208,6 +208,9 @@ class FromClause:
 
     def _joined(self, items: Sequence[Item]) -> _Joined:
         joined = _Joined([], [], {})
+        for rows in [item.rows for item in items if item.rows is not None and len(items) > 1]:
+            if rows.mixed is not None:
+                raise rows.mixed()
         for item in items:
             if item.join is None and item.group:
                 first = self._joined(item.group)

@@ -34,6 +34,8 @@ class PrivateRows:
     protected: False for rows of public tables and earlier stages, read by a private block.
     correlated: conditions on the block that read columns of the block around it as well.
     personal: why each row is one person's, for the message where such rows would be returned.
+    mixed: for distinct values of several persons' rows, the error for what reads them and isn't their
+        count (`parser.distinct_rows`); None for all other rows.
     """
 
     relation: Rows
@@ -41,6 +43,7 @@ class PrivateRows:
     protected: bool = True
     correlated: tuple[Expression, ...] = ()
     personal: str = ""
+    mixed: Callable[[], Exception] | None = None
 
 
 @dataclass(frozen=True, slots=True)
