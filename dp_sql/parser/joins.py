@@ -13,6 +13,7 @@ from dp_sql.parser import examples
 from dp_sql.parser.each_row import EachRow
 from dp_sql.parser.links import conjunction, resolved, shared_owner
 from dp_sql.parser.scope import PrivateRows, Statement
+from dp_sql.parser.sites import site_of
 from dp_sql.plan import functions
 from dp_sql.plan.conversion import common_type
 from dp_sql.plan.expression import Call, Column, Expression, Literal, Ref, columns_of
@@ -25,6 +26,7 @@ from dp_sql.plan.rows import (
     Order,
     Project,
     Rows,
+    Site,
     WindowFunction,
     WindowRows,
 )
@@ -185,7 +187,8 @@ class _Joiner:
             rest.remove(step)
             taken = self._take(rows, found)
             extra = self._extra(rows, found, taken)
-            rows = Join(rows, found, JoinKind.INNER, _condition([*taken, *extra]))
+            condition = _condition([*taken, *extra])
+            rows = Join(rows, found, JoinKind.INNER, condition, site=self._site(step))
         return rows
 
     def _implied(self, rows: Rows, rest: list[Step]) -> bool:
@@ -311,7 +314,8 @@ class _Joiner:
             return None
         other = resolved(self._statement, other)
         self._padded |= {c.number for c in output(other)}
-        return Join(other, kept, JoinKind.INNER, _condition(list(step.condition)))
+        condition = _condition(list(step.condition))
+        return Join(other, kept, JoinKind.INNER, condition, site=self._site(step))
 
     def _left(self, kept: Rows, other: Rows, step: Step, kind: JoinKind) -> Rows:
         kept = resolved(self._statement, kept)
@@ -319,7 +323,7 @@ class _Joiner:
         if self._padded and kind is JoinKind.LEFT and self._through(kept, other, condition):
             self._padded |= {c.number for c in output(other)}
         if not is_protected(other) or not is_protected(kept):
-            return Join(kept, other, kind, condition)
+            return Join(kept, other, kind, condition, site=self._site(step))
         if kind is JoinKind.LEFT and linked(other, kept, condition):
             return Join(kept, other, kind, condition)
         other = resolved(self._statement, other)
@@ -376,6 +380,9 @@ class _Joiner:
             (*kept, *(new for new, _, _ in step.merged)),
             (*(Ref(c) for c in kept), *made),
         )
+
+    def _site(self, step: Step) -> Site:
+        return site_of(self._statement, step.node, step.alias)
 
     def _nobody(self, step: Step) -> Exception:
         return self._statement.not_private(
