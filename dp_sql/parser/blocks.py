@@ -28,9 +28,11 @@ from dp_sql.parser.scope import (
 )
 from dp_sql.parser.set_operations import set_rows
 from dp_sql.parser.stage_keys import most_rows, telling
+from dp_sql.parser.untyped import NULL_TYPE, untyped
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.release import Stage
 from dp_sql.plan.rows import Rows, StageScan
+from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
 from dp_sql.schema.document import Problem
 from dp_sql.schema.typename import parse_type
@@ -226,10 +228,10 @@ class Blocks:
             query.set("with_", exp.With(expressions=ctes, recursive=recursive))
         sql = render(query.copy())
         tables = tuple(sorted(statement.public_tables))
-        columns = []
+        columns, nulls = [], []
         for name, text in statement.describe(sql, tables, statement.releases):
             try:
-                kind = parse_type(text)
+                kind = sqltype.INTEGER if text == NULL_TYPE else parse_type(text)
             except Problem:
                 raise statement.unsupported(
                     f"the column {name!r} of this result is of type {text}, which can't be used "
@@ -238,6 +240,7 @@ class Blocks:
                     hint="CAST it to a number, a text or a date",
                 ) from None
             columns.append(statement.column(name, kind))
+            nulls.append(text == NULL_TYPE)
         label = f"s{len(statement.stages)}"
         read = tuple(sorted({t.name for t in query.find_all(exp.Table) if t.db == RELEASED}))
         unique = telling(statement, env, tree, [c.type for c in columns])
@@ -246,7 +249,7 @@ class Blocks:
         statement.stages.append(made)
         told = tuple(columns[i] for i in unique)
         scan = StageScan(label, tuple(columns), single, told, not read, most)
-        return PrivateRows(scan, tuple(Named(c.name, c) for c in columns), protected=False)
+        return PrivateRows(*untyped(statement, scan, nulls), protected=False)
 
     def _set_operation(self, node: exp.SetOperation, env: Environment) -> Bound:
         env, kept = self._ctes(node, env)

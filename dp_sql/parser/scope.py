@@ -148,6 +148,13 @@ class Statement:
         found = self.call(node)
         return None if found is None or new is None else replaced(self.text, [(found[0], new)])
 
+    def with_arguments(self, node: exp.Expr, new: str) -> str | None:
+        """Return the text with other arguments in a call. new: as of `str.format`, of the old ones."""
+        found, name = self.call(node), self.word(node)
+        if found is None or name is None or not found[1]:
+            return None
+        return replaced(self.text, [(found[0], f"{name}({new.format(*found[1])})")])
+
     def out_of_range(
         self, message: str, node: exp.Expr | None, *, hint: str | None = None
     ) -> ParameterError:

@@ -156,6 +156,7 @@ class RowAggregateKind(StrEnum):
     COUNT_DISTINCT = "COUNT(DISTINCT)"
     SUM = "SUM"
     SUM_DISTINCT = "SUM(DISTINCT)"
+    AVG_DISTINCT = "AVG(DISTINCT)"
     AVG = "AVG"
     MIN = "MIN"
     MAX = "MAX"

@@ -76,7 +76,8 @@ def _refused(join: Join, other: Rows) -> NotPrivateError:
         hint = "declare the key's max_frequency in the schema" if len(keys) == 1 else None
     elif read:
         names = dict.fromkeys(c.name for part in read for c in columns_of(part) if c.number in own)
-        why = f"it compares an expression of {', '.join(names)}, and several rows of {name} may give one value"
+        several = f"several rows of {name} may give one value"
+        why = f"it compares an expression of {', '.join(names)}, and {several}"
         hint = f"a column of {name} that is unique, as it is"
     else:
         why = f"no equality with a column of {name} is among its conditions"
