@@ -351,11 +351,16 @@ class Blocks:
 
 
 def _is_plain(node: exp.Select) -> bool:
-    """Return whether a block only picks rows, or their distinct values: no groups, windows, limits."""
+    """Return whether a block only picks rows, or their distinct values: no groups, windows, limits.
+
+    Nor a full join, whose rows no block over protected rows has without an owner.
+    """
     if any(node.args.get(k) for k in ("group", "having", "qualify", "limit", "offset")):
         return False
     distinct = node.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
+        return False
+    if any(str(join.side or "").upper() == "FULL" for join in node.args.get("joins") or []):
         return False
     return not any(has_aggregate(i) or i.find(exp.Window) for i in node.expressions)
 

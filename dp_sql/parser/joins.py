@@ -11,7 +11,7 @@ from sqlglot import exp
 from dp_sql.dataclass import dataclass
 from dp_sql.parser import examples
 from dp_sql.parser.each_row import EachRow
-from dp_sql.parser.links import conjunction, resolved, shared_owner
+from dp_sql.parser.links import computed_owner, conjunction, resolved, shared_owner
 from dp_sql.parser.scope import PrivateRows, Statement
 from dp_sql.parser.sites import site_of
 from dp_sql.plan import functions
@@ -259,8 +259,12 @@ class _Joiner:
             alias = next(holders, None)
             mine = first.name if alias is None else f"{alias}.{first.name}"
             names = f"{mine} = {step.alias}.{second.name}"
+        computed = computed_owner(rows, step.rows.relation, [*step.condition, *self._pool])
+        why = (
+            ": an expression of the owner's column may be the same for several" if computed else ""
+        )
         return statement.not_private(
-            f"this join of {step.alias!r} lets rows of different persons meet.",
+            f"this join of {step.alias!r} lets rows of different persons meet{why}.",
             step.node,
             hint=f"join protected tables on their owner: … AND {names}",
             tries=(examples.joined(rows, step.rows.relation, statement.catalog),),

@@ -141,7 +141,8 @@ def _matching(rows: Rows, fixed: frozenset[int], public: PublicFacts) -> int | N
              rows than it says. Values of a whole verified unique key leave one row of a table, those
              of columns of verified frequency f leave f. Groups are told apart by their keys:
              one has them all, and as many as rows have some. A row of a join is a pair, whose right
-             part agrees with its left in what the condition makes equal. NULL equals nothing. Where a
+             part agrees with its left in what the condition makes equal, and the other way round where
+             the right part has a fixed column: a padded one is NULL there. NULL equals nothing. Where a
              cast that loses nothing has one value, so has its column.
     Assumes: the verifying query and the statement see the same public data.
     Source:  [McSherry2009]
@@ -169,10 +170,15 @@ def _matching(rows: Rows, fixed: frozenset[int], public: PublicFacts) -> int | N
             first = _matching(left, fixed, public)
             if kind in (JoinKind.ASOF, JoinKind.ASOF_LEFT):
                 return first
-            second = _matching(right, fixed | fixed_columns(right, condition), public)
-            if kind is JoinKind.FULL or first is None or second is None:
+            if kind is JoinKind.FULL:
                 return None
-            return first * max(1, second)
+            second = _matching(right, fixed | fixed_columns(right, condition), public)
+            found = [] if first is None or second is None else [first * max(1, second)]
+            if fixed & {column.number for column in output(right)}:
+                first = _matching(left, fixed | fixed_columns(left, condition), public)
+                second = _matching(right, fixed, public)
+                found += [] if first is None or second is None else [first * second]
+            return min(found, default=None)
         case SetRows():
             return None
         case _:

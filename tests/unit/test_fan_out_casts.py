@@ -36,6 +36,7 @@ tables:
       code: {type: varchar, unique: true}
       seen: {type: timestamp, unique: true}
 """
+BOTH = "SELECT a.twice, b.half FROM zones a {} zones b ON {}"
 ZONES = "\n".join(
     f"{i},{i // 2},{i % 2},{'0' * i}1,2024-01-01 0{i}:00:00" for i in range(6)
 )  # one day and one number in six texts and six instants
@@ -62,6 +63,11 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp_sql.Conn
         ("JOIN zones z ON p.t = CAST(z.i AS VARCHAR)", 40, 1),
         ("JOIN (SELECT CAST(i AS BIGINT) AS k FROM zones) z ON p.x = z.k", 30, 1),
         ("JOIN zones z ON p.x = z.twice", 30, 2),
+        (f"JOIN ({BOTH.format('RIGHT JOIN', 'a.i = b.i')}) z ON p.x = z.twice", 30, 2),
+        (f"JOIN ({BOTH.format('LEFT JOIN', 'b.i = a.i')}) z ON p.x = z.twice", 30, 2),
+        (f"JOIN ({BOTH.format('JOIN', 'a.twice = b.twice')}) z ON p.x = z.twice", 60, 4),
+        (f"JOIN ({BOTH.format('RIGHT JOIN', 'b.twice = a.twice')}) z ON p.x = z.twice", 60, 4),
+        ("JOIN (SELECT half, i FROM zones GROUP BY ALL) z ON p.x = z.half AND p.x = z.i", 10, 1),
     ],
 )
 def test_a_key_of_another_width_is_unique(
@@ -98,6 +104,22 @@ def test_a_join_without_bound_says_why_and_what_to_write(
     example = str(error).rpartition("For example: ")[2]
     assert shown.replace("AS half, MAX(code)", "MAX(code) AS code") in example
     assert connection.sql(example, epsilon=1e9).fetchall()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "SELECT b.twice FROM zones a LEFT JOIN zones b ON a.half = b.half",
+        "SELECT b.twice FROM zones a RIGHT JOIN zones b ON a.half = b.half",
+        "SELECT a.twice FROM zones a FULL JOIN zones b ON a.i = b.half",
+        "SELECT coalesce(b.twice, 1) AS twice FROM zones a LEFT JOIN zones b ON a.i = b.i + 9",
+    ],
+)
+def test_a_join_below_that_repeats_rows_is_refused(
+    connection: dp_sql.Connection, rows: str
+) -> None:
+    with pytest.raises(dp_sql.NotPrivateError, match="any number of times"):
+        connection.sql(f"SELECT COUNT(*) FROM places p JOIN ({rows}) z ON p.x = z.twice", epsilon=1)
 
 
 VALUES = {
