@@ -37,6 +37,7 @@ tables:
       seen: {type: timestamp, unique: true}
 """
 BOTH = "SELECT a.twice, b.half FROM zones a {} zones b ON {}"
+LONE = "SELECT a.twice FROM zones a LEFT JOIN (SELECT MAX(half) AS k FROM zones) b ON a.i = b.k"
 ZONES = "\n".join(
     f"{i},{i // 2},{i % 2},{'0' * i}1,2024-01-01 0{i}:00:00" for i in range(6)
 )  # one day and one number in six texts and six instants
@@ -67,6 +68,7 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp_sql.Conn
         (f"JOIN ({BOTH.format('LEFT JOIN', 'b.i = a.i')}) z ON p.x = z.twice", 30, 2),
         (f"JOIN ({BOTH.format('JOIN', 'a.twice = b.twice')}) z ON p.x = z.twice", 60, 4),
         (f"JOIN ({BOTH.format('RIGHT JOIN', 'b.twice = a.twice')}) z ON p.x = z.twice", 60, 4),
+        (f"JOIN ({LONE}) z ON p.x = z.twice", 30, 2),
         ("JOIN (SELECT half, i FROM zones GROUP BY ALL) z ON p.x = z.half AND p.x = z.i", 10, 1),
     ],
 )
