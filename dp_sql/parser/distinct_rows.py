@@ -22,6 +22,7 @@ _OF_VALUES = (
     "APPROX_DISTINCT",
     "APPROX_COUNT_DISTINCT",
 )  # repeats change none of them
+_NO_KEYS = (exp.Literal, exp.GroupingSets, exp.Rollup, exp.Cube, exp.Tuple, exp.Paren)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,11 @@ def groups_to_distinct(node: exp.Select) -> None:
         return
     item = clause.this
     inner = item.this if isinstance(item, exp.Subquery) else _cte(node, item)
-    if isinstance(inner, exp.Select) and _is_distinct(inner):
+    added = _keys_to_add(inner) if isinstance(inner, exp.Select) else None
+    if isinstance(inner, exp.Select) and added is not None:
+        for place, key in enumerate(added):
+            name = exp.to_identifier(f"key {place} of the group", quoted=True)
+            inner.append("expressions", exp.Alias(this=key.copy(), alias=name))
         inner.set("group", None)
         inner.set("distinct", exp.Distinct())
 
@@ -108,18 +113,21 @@ def _only_counts(node: exp.Select) -> bool:
     return bool(found) and all(isinstance(n, exp.Count | exp.Filter) for n in found)
 
 
-def _is_distinct(inner: exp.Select) -> bool:
-    """Return whether a block is one row for each combination of its select list's values."""
+def _keys_to_add(inner: exp.Select) -> list[exp.Expr] | None:
+    """Return the keys that a select list lacks to have one row for each combination of its values.
+
+    None for a block that is more than a GROUP BY without aggregates.
+    """
     group = inner.args.get("group")
     others = ("having", "qualify", "limit", "offset", "windows")
     if group is None or any(inner.args.get(key) for key in others):
-        return False
+        return None
     if any(value for key, value in group.args.items() if key not in ("expressions", "all")):
-        return False
+        return None
     items = inner.expressions
     parts = [*items, *([inner.args["order"]] if inner.args.get("order") else [])]
     if any(aggregates.has_aggregate(part) or part.find(exp.Window, exp.Star) for part in parts):
-        return False
+        return None
     shown = [item.unalias() for item in items]
     names = {ascii_lower(item.alias) for item in items if isinstance(item, exp.Alias)}
     read = {ascii_lower(c.name) for item in shown for c in item.find_all(exp.Column)}
@@ -130,4 +138,12 @@ def _is_distinct(inner: exp.Select) -> bool:
         alias = isinstance(key, exp.Column) and not key.table and ascii_lower(key.name)
         return key in shown or (alias in names and alias not in read)
 
-    return all(stands(key) for key in group.expressions)
+    keys = group.expressions
+    lacking = [key for key in keys if not stands(key)]
+    if any(isinstance(key, _NO_KEYS) or key.find(exp.Query) for key in lacking):
+        return None
+    distinct = inner.args.get("distinct")
+    if distinct is None:
+        return lacking
+    whole = not lacking or all(item in keys for item in shown)
+    return [] if whole and distinct.args.get("on") is None else None
