@@ -53,14 +53,23 @@ def opened(steps: Sequence[Step]) -> tuple[list[Step], Values | None]:
     Source:  COUNT(*) over SELECT DISTINCT a, b is COUNT(DISTINCT (a, b)), NULLs counted.
     """
     first, *rest = steps
+    if rest:
+        require_none(steps)
     if first.rows.mixed is None:
         return [first, *rest], None
     grouped = first.rows.relation
-    if rest or not isinstance(grouped, GroupRows):
-        raise InternalError("distinct rows of several persons beside other rows")
+    if not isinstance(grouped, GroupRows):
+        raise InternalError("distinct rows of several persons are groups")
     rows = replace(first.rows, relation=grouped.source, mixed=None)
     values = Values(grouped.keys, first.rows.mixed, _scans(grouped.source))
     return [replace(first, rows=rows)], values
+
+
+def require_none(steps: Sequence[Step]) -> None:
+    """Raise the error of distinct rows of several persons where some are among the items of a join."""
+    for step in steps:
+        if step.rows.mixed is not None:
+            raise step.rows.mixed()
 
 
 def _scans(rows: Rows) -> int:
