@@ -47,15 +47,14 @@ def opened(steps: Sequence[Step]) -> tuple[list[Step], Values | None]:
     """Return the steps of a FROM with the rows below a DISTINCT of several persons, and its columns.
 
     Claim:   a relation that is bound over them has no group of several persons' rows.
-    Why:     such a DISTINCT is the only item of its FROM, and the group on top of it is taken off.
+    Why:     where such a DISTINCT is the only item of its FROM, the group on top of it is taken off;
+             `joins.join` refuses every other.
     Assumes: nothing that a block says of its rows depends on how often a combination occurs:
              `PrivateBlock` and `AggregateCalls` see to it, `sensitivity.locality` to the rest.
     Source:  COUNT(*) over SELECT DISTINCT a, b is COUNT(DISTINCT (a, b)), NULLs counted.
     """
     first, *rest = steps
-    if rest:
-        require_none(steps)
-    if first.rows.mixed is None:
+    if rest or first.rows.mixed is None:
         return [first, *rest], None
     grouped = first.rows.relation
     if not isinstance(grouped, GroupRows):
@@ -63,13 +62,6 @@ def opened(steps: Sequence[Step]) -> tuple[list[Step], Values | None]:
     rows = replace(first.rows, relation=grouped.source, mixed=None)
     values = Values(grouped.keys, first.rows.mixed, _scans(grouped.source))
     return [replace(first, rows=rows)], values
-
-
-def require_none(steps: Sequence[Step]) -> None:
-    """Raise the error of distinct rows of several persons where some are among the items of a join."""
-    for step in steps:
-        if step.rows.mixed is not None:
-            raise step.rows.mixed()
 
 
 def _scans(rows: Rows) -> int:

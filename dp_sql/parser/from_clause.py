@@ -11,7 +11,6 @@ from sqlglot import exp
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import QueryError
 from dp_sql.parser.correlated import outer_columns, outer_numbers
-from dp_sql.parser.distinct_rows import require_none
 from dp_sql.parser.expressions import Expressions
 from dp_sql.parser.from_forms import spread, tests_in_items, with_laterals
 from dp_sql.parser.join_tests import tests_in_where
@@ -333,7 +332,6 @@ class FromClause:
         protected = any(step.rows.protected for step in inner.steps)
         if _is_inner(inner.steps) and item.join and self._way(item, item.join) is Way.INNER:
             return PrivateRows(inner.steps[0].rows.relation, named, protected)  # joined one by one
-        require_none(inner.steps)
         for step in inner.steps:
             self._outside(item, Way.LEFT, step.outside)
         found = joined_rows(self._statement, inner.steps, [])

@@ -102,6 +102,9 @@ def join(statement: Statement, steps: Sequence[Step], where: list[Expression]) -
 
     Raises QueryError for a join that would let rows of several owners meet.
     """
+    for step in steps:
+        if step.rows.mixed is not None:
+            raise step.rows.mixed()
     return _Joiner(statement, where, steps).joined(steps)
 
 
