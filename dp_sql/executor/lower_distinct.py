@@ -25,7 +25,7 @@ def distinct_sql(distinct: Distinct) -> str:
     keys = [name(k) for k in measured.keys[: len(measured.keys) - len(values)]]
     shown = [fetched(name(k), k.type) for k in measured.keys[: len(keys)]]
     rows = f"({lower_relation(inner)}) AS rows_"
-    known = f" WHERE {values[0]} IS NOT NULL" if len(values) == 1 else ""
+    known = f" WHERE {values[0]} IS NOT NULL" if distinct.known else ""
     inside = kept(inner, "n") if keys else ""
     if not distinct.caps:
         pairs = f"SELECT {', '.join([*keys, *values])}, count(*) AS n FROM {rows}{known} "

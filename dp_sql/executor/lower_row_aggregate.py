@@ -44,6 +44,8 @@ def aggregate_sql(aggregate: RowAggregate, name: Naming) -> str:
             return f"count(DISTINCT {text})"
         case _Kind.SUM_DISTINCT:
             return _cast(f"sum(DISTINCT {text})", aggregate.column.type)
+        case _Kind.AVG_DISTINCT:
+            return f"(CAST(sum(DISTINCT {text}) AS DOUBLE) / count(DISTINCT {text}))"
         case _Kind.ARG_MIN | _Kind.ARG_MAX:
             return _at(aggregate, text, name)
         case _Kind.MIN | _Kind.MAX:

@@ -12,7 +12,9 @@ from dp_sql.errors import InternalError, QueryError
 from dp_sql.parser import aggregates, contribution, rewrites, sample_calls
 from dp_sql.parser.bin_calls import Bins, bins_of
 from dp_sql.parser.choices import Asked, asked, result_type
+from dp_sql.parser.distinct_rows import Values, is_of_values
 from dp_sql.parser.expressions import Expressions
+from dp_sql.parser.links import conjunction
 from dp_sql.parser.nearby import collected
 from dp_sql.parser.pair_calls import two_arguments
 from dp_sql.parser.scope import Scope, Statement
@@ -56,7 +58,7 @@ class AggregateCalls:
     """The aggregates of one block: equal ones are one. Their names are columns of its release.
 
     owners, padded: the numbers of the owners' columns, and of those that an outer join pads. rows: what
-    the block reads.
+    the block reads. values: what these rows stand for where it is distinct values.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class AggregateCalls:
         owners: Collection[int],
         padded: Collection[int],
         rows: Rows,
+        values: Values | None = None,
     ) -> None:
         self._statement = statement
         self._scope = scope
@@ -74,6 +77,7 @@ class AggregateCalls:
         self._owners = owners
         self._padded = padded
         self._rows = rows
+        self._values = values
         self.found: list[Aggregate] = []
 
     def columns(self, call: aggregates.Call) -> tuple[list[str], bool]:
@@ -81,6 +85,8 @@ class AggregateCalls:
 
         Raises QueryError for a call that isn't answered.
         """
+        if self._values is not None and not is_of_values(call):
+            return [self._of_values(call, self._values)], False
         if self._counts_values(call):
             return [self._distinct(call)], False
         if call.kind in PAIRS:
@@ -93,6 +99,45 @@ class AggregateCalls:
         if chosen is not None:
             return self._chosen(call, chosen), chosen.listed
         return [self._aggregate(call)], False
+
+    def require_of_values(self, call: aggregates.Call) -> None:
+        """Raise UnsupportedSQLError where the rows are distinct values and the call isn't of those."""
+        if self._values is None or is_of_values(call):
+            return
+        if call.name != "COUNT" or call.extra:
+            node = call.node.this if isinstance(call.node, exp.Filter) else call.node
+            raise self._statement.unsupported(
+                "DISTINCT over the rows of several persons is answered below COUNT, MIN and MAX, "
+                f"not {self._statement.word(node) or call.name}.",
+                call.node,
+                hint="COUNT(*)",
+                tries=(self._statement.with_call(call.node, "COUNT(*)"),),
+            )
+
+    def _of_values(self, call: aggregates.Call, values: Values) -> str:
+        """Return the released column of COUNT over distinct rows: how many combinations there are."""
+        tests: list[Expression] = []
+        if call.argument is not None:
+            if aggregates.has_aggregate(call.argument):
+                raise self._statement.wrong("an aggregate can't stand in an aggregate.", call.node)
+            argument = self._binder.bind(call.argument)
+            if not isinstance(argument, Literal) or argument.value is None:
+                tests.append(functions.call("is_not_null", (argument,)))
+        if call.condition is not None:
+            tests.append(self._binder.bind_condition(call.condition))
+        _, bounds = contribution.bounded(
+            self._statement, call, AggregateKind.COUNT, None, self._binder
+        )
+        counted: tuple[Expression, ...] = tuple(Ref(column) for column in values.columns)
+        first = _where(tests) if tests else None
+        return self._added(
+            call,
+            AggregateKind.COUNT_DISTINCT,
+            first,
+            sqltype.BIGINT,
+            bounds,
+            values=counted if first is None else (first, *counted),
+        )
 
     def binned(self, call: aggregates.Call) -> tuple[Bins, list[str]] | None:
         """Return the bins of a call and the released columns of their counts; None for other calls."""
@@ -220,18 +265,16 @@ class AggregateCalls:
         if argument is not None:
             values[0] = argument
         if call.condition is not None:
-            if several:
-                raise self._statement.unsupported(
-                    f"FILTER isn't answered with {call.name} of several columns.",
-                    call.node,
-                    hint="COUNT(DISTINCT CASE WHEN … THEN x END), or WHERE",
-                )
             condition = self._binder.bind_condition(call.condition)
-            values[0] = functions.case(((condition, values[0]),), Literal(None, sqltype.NULL))
+            if several:
+                values.insert(0, _where([condition]))
+            else:
+                values[0] = functions.case(((condition, values[0]),), Literal(None, sqltype.NULL))
+        whole = several and call.condition is None
         return self._added(
             call,
             AggregateKind.COUNT_DISTINCT,
-            None if several else values[0],
+            None if whole else values[0],
             sqltype.BIGINT,
             bounds,
             values=tuple(values),
@@ -355,6 +398,12 @@ class AggregateCalls:
                 *(self._statement.with_call(inner, each) for each in (new, *counted)),
             ],
         )
+
+
+def _where(tests: list[Expression]) -> Expression:
+    """Return TRUE where all tests are true, and NULL elsewhere."""
+    true = Literal(value=True, type=sqltype.BOOLEAN)
+    return functions.case(((conjunction(tests), true),), Literal(None, sqltype.NULL))
 
 
 def _summable(kind: SqlType) -> bool:

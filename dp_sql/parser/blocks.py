@@ -10,6 +10,7 @@ from sqlglot import exp
 from dp_sql.parser import nearby
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.correlated import outer_columns, reads_outer
+from dp_sql.parser.distinct_rows import groups_to_distinct
 from dp_sql.parser.from_clause import FromClause, Item
 from dp_sql.parser.names import deny_open, draws, is_plain_table
 from dp_sql.parser.options import entered
@@ -28,9 +29,11 @@ from dp_sql.parser.scope import (
 )
 from dp_sql.parser.set_operations import set_rows
 from dp_sql.parser.stage_keys import most_rows, telling
+from dp_sql.parser.untyped import NULL_TYPE, untyped
 from dp_sql.plan.expression import Column, Expression
 from dp_sql.plan.release import Stage
 from dp_sql.plan.rows import Rows, StageScan
+from dp_sql.schema import sqltype
 from dp_sql.schema.catalog import ascii_lower
 from dp_sql.schema.document import Problem
 from dp_sql.schema.typename import parse_type
@@ -54,12 +57,21 @@ class Blocks:
 
         top: the statement's own block. rows: a plain block over public tables is rows, not open.
         """
+        bound = self.item(node, env, top=top, rows=rows)
+        if isinstance(bound, PrivateRows) and bound.mixed is not None:
+            raise bound.mixed()
+        return bound
+
+    def item(
+        self, node: exp.Expr, env: Environment, *, top: bool = False, rows: bool = False
+    ) -> Bound:
+        """Return what a query is that may be an item of FROM: distinct rows of several persons, too."""
         match node:
             case exp.Subquery():
                 for key, value in node.args.items():
                     if key not in ("this", "alias", "with_") and value not in (None, False, []):
                         raise self._statement.unsupported("this subquery isn't answered.", node)
-                return self.query(node.this, env, top=top, rows=rows)
+                return self.item(node.this, env, top=top, rows=rows)
             case exp.Select():
                 with entered(self._statement, node, env) as inner:
                     return self._select(node, inner, top=top, rows=rows)
@@ -95,7 +107,7 @@ class Blocks:
                         hint="recursion over public tables only",
                     )
                 inner = env.with_cte(name, OpenName(cte, recursive=True))
-            bound = self.query(cte.this, inner.inside(None))
+            bound = self.item(cte.this, inner.inside(None))
             columns = [i.name for i in (cte.args["alias"].args.get("columns") or [])]
             if isinstance(bound, PrivateRows):
                 bound = self.rename(bound, columns, cte)
@@ -146,6 +158,7 @@ class Blocks:
                     if sample
                     else None,
                 )
+        groups_to_distinct(node)
         env, kept = self._ctes(node, env)
         clause = FromClause(self._statement, self, env)
         items = clause.items(node)
@@ -172,6 +185,8 @@ class Blocks:
         clause = FromClause(self._statement, self, env)
         steps, scope = clause.steps(clause.items(node))
         block = PrivateBlock(self._statement, self, env, node, (steps, scope))
+        if block.values is not None:
+            raise block.values.refused()
         return block.relation, scope, block.correlated
 
     def released(
@@ -214,10 +229,10 @@ class Blocks:
             query.set("with_", exp.With(expressions=ctes, recursive=recursive))
         sql = render(query.copy())
         tables = tuple(sorted(statement.public_tables))
-        columns = []
+        columns, nulls = [], []
         for name, text in statement.describe(sql, tables, statement.releases):
             try:
-                kind = parse_type(text)
+                kind = sqltype.INTEGER if text == NULL_TYPE else parse_type(text)
             except Problem:
                 raise statement.unsupported(
                     f"the column {name!r} of this result is of type {text}, which can't be used "
@@ -226,6 +241,7 @@ class Blocks:
                     hint="CAST it to a number, a text or a date",
                 ) from None
             columns.append(statement.column(name, kind))
+            nulls.append(text == NULL_TYPE)
         label = f"s{len(statement.stages)}"
         read = tuple(sorted({t.name for t in query.find_all(exp.Table) if t.db == RELEASED}))
         unique = telling(statement, env, tree, [c.type for c in columns])
@@ -234,7 +250,7 @@ class Blocks:
         statement.stages.append(made)
         told = tuple(columns[i] for i in unique)
         scan = StageScan(label, tuple(columns), single, told, not read, most)
-        return PrivateRows(scan, tuple(Named(c.name, c) for c in columns), protected=False)
+        return PrivateRows(*untyped(statement, scan, nulls), protected=False)
 
     def _set_operation(self, node: exp.SetOperation, env: Environment) -> Bound:
         env, kept = self._ctes(node, env)
@@ -354,11 +370,16 @@ class Blocks:
 
 
 def _is_plain(node: exp.Select) -> bool:
-    """Return whether a block only picks rows, or their distinct values: no groups, windows, limits."""
+    """Return whether a block only picks rows, or their distinct values: no groups, windows, limits.
+
+    Nor a full join, whose rows no block over protected rows has without an owner.
+    """
     if any(node.args.get(k) for k in ("group", "having", "qualify", "limit", "offset")):
         return False
     distinct = node.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
+        return False
+    if any(str(join.side or "").upper() == "FULL" for join in node.args.get("joins") or []):
         return False
     return not any(has_aggregate(i) or i.find(exp.Window) for i in node.expressions)
 

@@ -177,7 +177,7 @@ class FromClause:
                 and bool(outer_columns(node, self._env, outer))
             )
             bare, pivots = unpivoted(node)
-            bound = self._blocks.query(bare, self._env if deep else self._env.inside(None))
+            bound = self._blocks.item(bare, self._env if deep else self._env.inside(None))
             if isinstance(bound, OpenBlock):
                 kept = {k: v for k, v in node.args.items() if k == "alias"}
                 kept["pivots"] = self._blocks.open_value(pivots, self._env)

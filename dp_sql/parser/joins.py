@@ -11,8 +11,9 @@ from sqlglot import exp
 from dp_sql.dataclass import dataclass
 from dp_sql.parser import examples
 from dp_sql.parser.each_row import EachRow
-from dp_sql.parser.links import conjunction, resolved, shared_owner
+from dp_sql.parser.links import computed_owner, conjunction, resolved, shared_owner
 from dp_sql.parser.scope import PrivateRows, Statement
+from dp_sql.parser.sites import site_of
 from dp_sql.parser.subqueries import Subqueries
 from dp_sql.plan import functions
 from dp_sql.plan.conversion import common_type
@@ -26,6 +27,7 @@ from dp_sql.plan.rows import (
     Order,
     Project,
     Rows,
+    Site,
     WindowFunction,
     WindowRows,
 )
@@ -103,6 +105,9 @@ def join(statement: Statement, steps: Sequence[Step], where: list[Expression]) -
 
     Raises QueryError for a join that would let rows of several owners meet.
     """
+    for step in steps:
+        if step.rows.mixed is not None:
+            raise step.rows.mixed()
     return _Joiner(statement, where, steps).joined(steps)
 
 
@@ -200,7 +205,8 @@ class _Joiner:
             rest.remove(step)
             taken = self._take(rows, found)
             extra = self._extra(rows, found, taken)
-            rows = Join(rows, found, JoinKind.INNER, _condition([*taken, *extra]))
+            condition = _condition([*taken, *extra])
+            rows = Join(rows, found, JoinKind.INNER, condition, site=self._site(step))
         return rows
 
     def _implied(self, rows: Rows, rest: list[Step]) -> bool:
@@ -271,8 +277,12 @@ class _Joiner:
             alias = next(holders, None)
             mine = first.name if alias is None else f"{alias}.{first.name}"
             names = f"{mine} = {step.alias}.{second.name}"
+        computed = computed_owner(rows, step.rows.relation, [*step.condition, *self._pool])
+        why = (
+            ": an expression of the owner's column may be the same for several" if computed else ""
+        )
         return statement.not_private(
-            f"this join of {step.alias!r} lets rows of different persons meet.",
+            f"this join of {step.alias!r} lets rows of different persons meet{why}.",
             step.node,
             hint=f"join protected tables on their owner: … AND {names}",
             tries=(examples.joined(rows, step.rows.relation, statement.catalog),),
@@ -326,7 +336,8 @@ class _Joiner:
             return None
         other = resolved(self._statement, other)
         self._padded |= {c.number for c in output(other)}
-        return Join(other, kept, JoinKind.INNER, _condition(list(step.condition)))
+        condition = _condition(list(step.condition))
+        return Join(other, kept, JoinKind.INNER, condition, site=self._site(step))
 
     def _left(self, kept: Rows, other: Rows, step: Step, kind: JoinKind) -> Rows:
         kept = resolved(self._statement, kept)
@@ -334,7 +345,7 @@ class _Joiner:
         if self._padded and kind is JoinKind.LEFT and self._through(kept, other, condition):
             self._padded |= {c.number for c in output(other)}
         if not is_protected(other) or not is_protected(kept):
-            return Join(kept, other, kind, condition)
+            return Join(kept, other, kind, condition, site=self._site(step))
         if kind is JoinKind.LEFT and linked(other, kept, condition):
             return Join(kept, other, kind, condition)
         other = resolved(self._statement, other)
@@ -391,6 +402,9 @@ class _Joiner:
             (*kept, *(new for new, _, _ in step.merged)),
             (*(Ref(c) for c in kept), *made),
         )
+
+    def _site(self, step: Step) -> Site:
+        return site_of(self._statement, step.node, step.alias)
 
     def _nobody(self, step: Step) -> Exception:
         return self._statement.not_private(

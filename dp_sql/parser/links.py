@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dp_sql.dataclass import dataclass
 from dp_sql.parser.scope import Statement
 from dp_sql.plan import functions
-from dp_sql.plan.expression import Column, Expression, Literal, Ref
+from dp_sql.plan.expression import Call, Column, Expression, Literal, Ref, columns_of
 from dp_sql.plan.rows import GroupRows, Join, JoinKind, Link, Project, Rows, Scan
 from dp_sql.plan.signature import TypeProblem
 from dp_sql.schema import sqltype
@@ -193,3 +193,14 @@ def conjunction(parts: list[Expression]) -> Expression:
     for part in parts[1:]:
         result = functions.call("and", (result, part))
     return result
+
+
+def computed_owner(left: Rows, right: Rows, conditions: Sequence[Expression]) -> bool:
+    """Return whether a condition compares the owners of both sides, one of them in an expression."""
+    sides = (owners_of(left), owners_of(right))
+    return any(
+        isinstance(part, Call)
+        and part.function == "="
+        and all({c.number for arg in part.args for c in columns_of(arg)} & side for side in sides)
+        for part in conditions
+    )

@@ -54,6 +54,7 @@ _PLACES = {
     "ARG_MIN": _Kind.ARG_MIN, "ARGMIN": _Kind.ARG_MIN, "MIN_BY": _Kind.ARG_MIN,
     "ARG_MAX": _Kind.ARG_MAX, "ARGMAX": _Kind.ARG_MAX, "MAX_BY": _Kind.ARG_MAX,
 }  # fmt: skip
+_OF_DISTINCT = {_Kind.SUM: _Kind.SUM_DISTINCT, _Kind.AVG: _Kind.AVG_DISTINCT}
 _ENDS = (_Kind.FIRST, _Kind.LAST)
 _QUANTILES = (_Kind.QUANTILE_CONT, _Kind.QUANTILE_DISC)
 ALLOWED = (
@@ -360,7 +361,10 @@ class PersonGroups:
         ordered = isinstance(argument, exp.Order) and argument.this is not None
         if not ordered or argument is None:
             raise self._statement.unsupported(
-                f"{call.name} needs an order.", call.node, hint=f"{call.name}(x ORDER BY y)"
+                f"{call.name} needs an order.",
+                call.node,
+                hint=f"{call.name}(x ORDER BY y)",
+                tries=(self._statement.with_arguments(call.node, "{0} ORDER BY {0}"),),
             )
         items = []
         if call.condition is not None:
@@ -430,9 +434,9 @@ class PersonGroups:
         if call.distinct:
             if kind in (_Kind.MIN, _Kind.MAX, _Kind.BOOL_AND, _Kind.BOOL_OR):
                 return kind, argument, None
-            if kind is not _Kind.SUM:
+            if kind not in _OF_DISTINCT:
                 raise self._form(call)
-            kind = _Kind.SUM_DISTINCT
+            kind = _OF_DISTINCT[kind]
         return kind, argument, None
 
     def _two(self, call: aggregates.Call) -> tuple[exp.Expr, exp.Expr]:

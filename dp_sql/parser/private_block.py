@@ -12,6 +12,7 @@ from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.column_lists import with_items
 from dp_sql.parser.correlated import keys_of, require_own, unmatched
 from dp_sql.parser.dialect import Reading
+from dp_sql.parser.distinct_rows import opened
 from dp_sql.parser.expressions import Expressions, Hook, merged_owners
 from dp_sql.parser.group_keys import grouping, key_nodes
 from dp_sql.parser.joins import Step, Way, join
@@ -46,7 +47,8 @@ class PrivateBlock:
     """One block that reads protected rows.
 
     relation: the rows of its FROM and WHERE. correlated: conjuncts of its WHERE that read the block
-    around it as well; they are not part of the relation.
+    around it as well; they are not part of the relation. values: what the rows stand for where it is
+    distinct values of several persons' rows.
     """
 
     def __init__(
@@ -60,7 +62,8 @@ class PrivateBlock:
         self._statement = statement
         self._blocks = blocks
         self._env = env
-        steps, self._scope = source
+        written, self._scope = source
+        steps, self.values = opened(written)
         self._node = node = with_items(self._scope, node)
         self._aliases = {
             ascii_lower(item.alias): item.this
@@ -140,6 +143,8 @@ class PrivateBlock:
         grouped = node.args.get("group") is not None or aggregated
         if grouped and is_protected(self.relation):
             found = self._personal_keys(top=top)
+            if found is not None and self.values is not None:
+                raise self.values.refused()
             return self._release(top=top) if found is None else self._person(*found)
         if grouped:
             nodes = key_nodes(self._statement, node)
@@ -166,6 +171,7 @@ class PrivateBlock:
             self._blocks,
             self._env,
             self._padded,
+            self.values,
         )
         return OpenBlock(block.rewrite(self._node, top=top))
 
@@ -305,10 +311,20 @@ class PrivateBlock:
             relation = Filter(relation, condition)
         if on is not None:
             relation = self._first(relation, [*by, *self._keys], order)
-        repeats = distinct is not None and on is None
+        repeats = (distinct is not None and on is None) or self._again(node, items)
         if kept is not None:
             relation = self._limited(relation, self._keys, order, kept, distinct=repeats)
         return self._finished(relation, items, repeats)
+
+    def _again(self, node: exp.Select, items: Sequence[tuple[str, Expression]]) -> bool:
+        """Return whether the rows are distinct values of several persons' rows again, with all columns."""
+        if self.values is None:
+            return False
+        shown = {bound.column for _, bound in items if isinstance(bound, Ref)}
+        parts = ("qualify", "distinct", "limit", "offset")
+        if not shown.issuperset(self.values.columns) or any(node.args.get(k) for k in parts):
+            raise self.values.refused()
+        return True
 
     def _windows(self, rows: Rows, keys: Sequence[Expression], hooks: tuple[Hook, ...]) -> Windows:
         named = list(self._node.args.get("windows") or [])
@@ -327,13 +343,16 @@ class PrivateBlock:
         return self._statement.not_private(
             "DISTINCT over the rows of several persons lets one decide about another's row.",
             self._node,
-            hint=f"{self._counted()} without a subquery, or "
+            hint=f"{self._counted()}, COUNT(*) over this subquery alone, or "
             + (
                 "aggregate, then use DISTINCT on the result"
                 if owner is None
                 else f"SELECT DISTINCT {owner.name}, …"
             ),
-            tries=(examples.distinct(self.relation, self._statement.catalog),),
+            tries=(
+                f"SELECT COUNT(*) FROM ({self._node.sql(dialect=Reading)})",
+                examples.distinct(self.relation, self._statement.catalog),
+            ),
         )
 
     def _counted(self) -> str:
@@ -412,8 +431,11 @@ class PrivateBlock:
                 columns[column.number] = column
                 expressions[column.number] = Ref(column)
         owned = any(holds_owner(e, owners) for e in expressions.values())
-        if distinct and is_protected(relation) and not owned:
+        mixed = distinct and is_protected(relation) and not owned
+        if mixed and (self.correlated or (owners and owner is None)):
             raise self._distinct()
+        if self.values is not None:
+            self.values.require_alone(relation)
         if {c.number for c in output(self.relation)} & reads.keys() - columns.keys():
             what = "DISTINCT" if distinct else "GROUP BY"
             raise unmatched(self._statement, self._node, self.relation, what)
@@ -423,9 +445,11 @@ class PrivateBlock:
                 "a column of the block around a subquery can be compared in its WHERE only.",
                 self._node,
             )
+        made = tuple(columns.values())
+        if mixed and owner is not None:
+            columns[owner.number], expressions[owner.number] = owner, Ref(owner)
         projected: Rows = Project(relation, tuple(columns.values()), tuple(expressions.values()))
         if distinct:
-            made = tuple(columns.values())
             projected = GroupRows(projected, made, tuple(Ref(c) for c in made), ())
         personal = "each row is one person's" if isinstance(relation, GroupRows) else ""
         return PrivateRows(
@@ -434,6 +458,7 @@ class PrivateBlock:
             is_protected(relation),
             self.correlated,
             personal,
+            self._distinct if mixed else None,
         )
 
 

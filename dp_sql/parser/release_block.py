@@ -13,6 +13,7 @@ from dp_sql.parser.aggregate_calls import AggregateCalls
 from dp_sql.parser.bin_calls import shown
 from dp_sql.parser.correlated import outer_columns
 from dp_sql.parser.dialect import unnamed
+from dp_sql.parser.distinct_rows import Values
 from dp_sql.parser.expressions import Expressions, merged_owners
 from dp_sql.parser.group_keys import grouping
 from dp_sql.parser.interval_calls import IntervalCalls, written
@@ -51,6 +52,7 @@ class ReleaseBlock:
         blocks: Blocks,
         env: Environment,
         padded: frozenset[int] = frozenset(),
+        values: Values | None = None,
     ) -> None:
         self._statement = statement
         self._source = source
@@ -58,6 +60,7 @@ class ReleaseBlock:
         self._blocks = blocks
         self._env = env
         self._padded = padded
+        self._values = values
         self._subqueries = Subqueries(statement, blocks, env, scope, (source,))
         merged = merged_owners(scope, source)
         self._binder = Expressions(scope, aliases, (self._subqueries.meaning, merged))
@@ -70,7 +73,7 @@ class ReleaseBlock:
         self._sets: list[tuple[int, ...]] = []
         self._opening: list[str] = []  # the aliases inside which `_bare` is: none stands for itself
         self._calls = AggregateCalls(
-            statement, scope, self._binder, self._owners, padded, self._source
+            statement, scope, self._binder, self._owners, padded, self._source, values
         )
         self._intervals = IntervalCalls(statement)
         self._name, self._position = "", 0
@@ -113,6 +116,8 @@ class ReleaseBlock:
 
     def _end(self) -> None:
         self._source = self._subqueries.applied(self._source)
+        if self._values is not None:
+            self._values.require_alone(self._source)
         self._statement.releases[self._position] = Release(
             self._name,
             self._source,
@@ -221,6 +226,8 @@ class ReleaseBlock:
             noisy = [aggregate.name for aggregate in self._calls.found]
             return self._released(self._intervals.column(node, meant, noisy))
         call = None if isinstance(node, exp.Window) else aggregates.read(node)
+        if call is not None:
+            self._calls.require_of_values(call)
         compared = None if call is None else truth.counted(call)
         if compared is not None:
             return self._open(compared)

@@ -35,4 +35,6 @@ def renumbered(rows: PrivateRows, statement: Statement) -> PrivateRows:
 
     relation = walk(rows.relation)
     named = tuple(Named(n.name, walk(n.column)) for n in rows.columns)
-    return PrivateRows(relation, named, rows.protected, walk(rows.correlated), rows.personal)
+    return PrivateRows(
+        relation, named, rows.protected, walk(rows.correlated), rows.personal, rows.mixed
+    )

@@ -36,6 +36,8 @@ class PrivateRows:
     protected: False for rows of public tables and earlier stages, read by a private block.
     correlated: conditions on the block that read columns of the block around it as well.
     personal: why each row is one person's, for the message where such rows would be returned.
+    mixed: for distinct values of several persons' rows, the error for what reads them and isn't their
+        count (`parser.distinct_rows`); None for all other rows.
     """
 
     relation: Rows
@@ -43,6 +45,7 @@ class PrivateRows:
     protected: bool = True
     correlated: tuple[Expression, ...] = ()
     personal: str = ""
+    mixed: Callable[[], Exception] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,13 @@ class Statement:
         """Return the text with other words in the place of a call."""
         found = self.call(node)
         return None if found is None or new is None else replaced(self.text, [(found[0], new)])
+
+    def with_arguments(self, node: exp.Expr, new: str) -> str | None:
+        """Return the text with other arguments in a call. new: as of `str.format`, of the old ones."""
+        found, name = self.call(node), self.word(node)
+        if found is None or name is None or not found[1]:
+            return None
+        return replaced(self.text, [(found[0], f"{name}({new.format(*found[1])})")])
 
     def out_of_range(
         self, message: str, node: exp.Expr | None, *, hint: str | None = None

@@ -9,6 +9,10 @@ _USUAL = tuple(
     for pattern, hint in (
         (r"^\+ takes numbers, not VARCHAR", "x || y, which joins texts"),
         (r"takes numbers?, not (DATE|TIMESTAMP)", "MIN, MAX or MEDIAN of it, or epoch(x)"),
+        (
+            r"\(DISTINCT …\) takes whole numbers",
+            "of CAST(x AS DECIMAL(18, 2)), whose values are exact",
+        ),
         (r"takes (a )?(numbers?|whole number)\b", "TRY_CAST(x AS DOUBLE) or TRY_CAST(x AS BIGINT)"),
         (r"takes a text, not", "CAST(x AS VARCHAR)"),
         (r"takes a date or timestamp", "TRY_CAST(x AS DATE), or strptime(x, '%Y-%m-%d')"),

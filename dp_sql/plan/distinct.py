@@ -14,7 +14,8 @@ class Distinct:
     """One count of distinct values.
 
     relation: MeasureRows whose keys are the release's and then `values`, with what keeps them public
-        and bounds the groups of a unit. A value of several columns is never NULL.
+        and bounds the groups of a unit.
+    known: rows whose first value is NULL have none; otherwise a NULL is a value like others.
     caps: for how many values of a group one unit may vouch, where there are units; of several, one is
         chosen by the data, privately. Empty at event level, where a row has one value.
     share: of the release's epsilon, the choice of the cap included.
@@ -22,6 +23,7 @@ class Distinct:
 
     relation: Relation
     values: tuple[Column, ...]
+    known: bool
     caps: tuple[int, ...]
     hash_key: int  # 63 random bits, fresh for each release
     share: Fraction

@@ -31,7 +31,8 @@ _ONE_OF = (
     _Kind.LAST,
     _Kind.ELEMENT,
 )  # fmt: skip  kinds that give one of the values
-_SUMS = (_Kind.SUM, _Kind.SUM_DISTINCT, _Kind.AVG)
+_OF_DISTINCT = (_Kind.SUM_DISTINCT, _Kind.AVG_DISTINCT)
+_SUMS = (_Kind.SUM, _Kind.AVG, *_OF_DISTINCT)
 _DIGITS = 24  # of decimals whose sum over 2^45 rows still fits DECIMAL(38)
 ORDERED = (Kind.DATE, Kind.TIMESTAMP, Kind.TIME, Kind.VARCHAR, Kind.BOOLEAN)
 
@@ -84,8 +85,8 @@ def _number(
     if kind not in _SUMS:
         return Cast(argument, DOUBLE) if type_ != DOUBLE else argument, DOUBLE
     if type_.is_float:
-        if kind is _Kind.SUM_DISTINCT:
-            raise TypeProblem("SUM(DISTINCT …) takes whole numbers or decimals")
+        if kind in _OF_DISTINCT:
+            raise TypeProblem(f"{kind.value[:3]}(DISTINCT …) takes whole numbers or decimals")
         return argument, DOUBLE
     if type_.kind is Kind.HUGEINT:
         argument, result = Cast(argument, BIGINT), HUGEINT
@@ -96,7 +97,7 @@ def _number(
         result = SqlType(Kind.DECIMAL, 38, argument.type.scale)
     else:
         result = HUGEINT
-    return argument, DOUBLE if kind is _Kind.AVG else result
+    return argument, DOUBLE if kind in (_Kind.AVG, _Kind.AVG_DISTINCT) else result
 
 
 def aggregate_domain(
@@ -126,7 +127,7 @@ def aggregate_domain(
             return Domain(Fraction(0), inner.high - inner.low)
         case kind if kind in SHAPES:
             return UNKNOWN
-        case _Kind.AVG | _Kind.MEDIAN | _Kind.QUANTILE_CONT:
+        case _Kind.AVG | _Kind.AVG_DISTINCT | _Kind.MEDIAN | _Kind.QUANTILE_CONT:
             return Domain(inner.low, inner.high)
         case _Kind.SUM | _Kind.SUM_DISTINCT:
             low = _times(min, inner.low, limit)

@@ -93,6 +93,21 @@ class JoinKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Site:
+    """Where an item of FROM stands in a statement, for messages.
+
+    name: how the statement calls it. table, span: of a table by its name, as it is written, and its
+    start and end with its alias.
+    """
+
+    text: str
+    position: Position | None
+    name: str
+    table: str = ""
+    span: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """Pairs of rows of `left` and `right` for which `condition` is true.
 
@@ -105,6 +120,7 @@ class Join:
     kind: JoinKind
     condition: Expression
     owner: tuple[Column, Column, Column] | None = None  # (the new one, the left's, the right's)
+    site: Site | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +156,7 @@ class RowAggregateKind(StrEnum):
     COUNT_DISTINCT = "COUNT(DISTINCT)"
     SUM = "SUM"
     SUM_DISTINCT = "SUM(DISTINCT)"
+    AVG_DISTINCT = "AVG(DISTINCT)"
     AVG = "AVG"
     MIN = "MIN"
     MAX = "MAX"

@@ -26,7 +26,8 @@ def _distinct(frame: Frame, aggregate: Aggregate) -> Distinct:
         release.source, (*frame.columns, *values), expressions, (CountMeasure(None),), counted
     )
     caps = caps_of(aggregate, frame.limits.max_rows_per_group) if frame.user else ()
-    return Distinct(kept(relation, frame), values, caps, secrets.randbits(63), Fraction(0))
+    known = aggregate.argument is not None
+    return Distinct(kept(relation, frame), values, known, caps, secrets.randbits(63), Fraction(0))
 
 
 def caps_of(aggregate: Aggregate, max_rows: int) -> tuple[int, ...]:

@@ -29,10 +29,11 @@ from dp_sql.plan.vector import NormMeasure
 from dp_sql.privacy.contribution import Ball, Box, Change, ContributionSet, Divided, Simplex
 from dp_sql.privacy.unit import Adjacency, Level, PrivacyUnit
 from dp_sql.sensitivity.delta import change, change_of_copies, nudged, unchanged
+from dp_sql.sensitivity.fan_out import bounded_rows
 from dp_sql.sensitivity.histogram import derive_distinct, derive_histogram, derive_sampled
 from dp_sql.sensitivity.locality import require_local
 from dp_sql.sensitivity.motion import Motion, motions_of
-from dp_sql.sensitivity.multiplicity import require_bounded, rows_per_unit
+from dp_sql.sensitivity.multiplicity import rows_per_unit
 from dp_sql.sensitivity.ownership import is_protected, owner_of, owners_of
 from dp_sql.sensitivity.sampling import sample_rate
 
@@ -179,13 +180,13 @@ def _bounds(relation: Relation, unit: PrivacyUnit, public: PublicFacts) -> _Boun
             if not is_protected(source):
                 raise InternalError("a release of public rows")
             require_local(source, unit.level)
-            rows = rows_per_unit(source, unit.level, public)
             if unit.level is Level.EVENT:
-                count = require_bounded(rows)
+                count = bounded_rows(source, unit.level, public)
                 sets = tuple(_times(_row_set(m), count) for m in measures)
                 return _Bounds(measures, count, sets, per_unit=False)
             if not owners_of(source):
                 raise InternalError("private rows without an owner")
+            rows = rows_per_unit(source, unit.level, public)
             return _Bounds(measures, rows, tuple(None for _ in measures), per_unit=False)
         case KeepKeys(source=source):
             return _bounds(source, unit, public)

@@ -13,9 +13,10 @@ from dp_sql.plan.sampled import Sampled
 from dp_sql.privacy.contribution import Box
 from dp_sql.privacy.unit import Level, PrivacyUnit
 from dp_sql.sensitivity.delta import blocks_moved, unchanged
+from dp_sql.sensitivity.fan_out import bounded_rows
 from dp_sql.sensitivity.locality import require_local
 from dp_sql.sensitivity.motion import Motion
-from dp_sql.sensitivity.multiplicity import require_bounded, rows_per_unit
+from dp_sql.sensitivity.multiplicity import rows_per_unit
 from dp_sql.sensitivity.ownership import is_protected, owners_of
 
 
@@ -49,7 +50,7 @@ def derive_histogram(
     if unit.level is Level.EVENT:
         if spread is not None or most is not None or histogram.unit != 1:
             raise InternalError("rows have no owner to be bounded by")
-        weight = require_bounded(rows)
+        weight = bounded_rows(measured.source, unit.level, public)
     elif spread is None or spread.max_rows < 1 or histogram.unit != 1 << spread.low_bits:
         raise InternalError("a unit's values are bounded in each group")
     else:
@@ -87,7 +88,7 @@ def derive_distinct(
     if unit.level is Level.EVENT:
         if most is not None or distinct.caps:
             raise InternalError("rows have no owner to be bounded by")
-        weight = require_bounded(rows)
+        weight = bounded_rows(measured.source, unit.level, public)
     elif not distinct.caps or min(distinct.caps) < 1:
         raise InternalError("a unit vouches for a bounded number of values")
     else:
@@ -133,7 +134,7 @@ def derive_sampled(
     if unit.level is Level.EVENT:
         if most is not None or not sampled.content:
             raise InternalError("rows have no owner to be bounded by")
-        pieces = most_in_one = max(1, require_bounded(rows))
+        pieces = most_in_one = max(1, bounded_rows(measured.source, unit.level, public))
     else:
         if sampled.content:
             raise InternalError("a unit's rows lie in one block")

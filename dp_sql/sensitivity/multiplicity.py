@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from dp_sql.errors import NotPrivateError
 from dp_sql.plan.expression import Call, Column, Expression, Literal, Ref, columns_of
 from dp_sql.plan.public import PublicFacts
 from dp_sql.plan.relation import output
@@ -24,6 +23,7 @@ from dp_sql.plan.rows import (
     WindowRows,
 )
 from dp_sql.privacy.unit import Level
+from dp_sql.sensitivity.injective import injective_column
 from dp_sql.sensitivity.ownership import conjuncts, is_protected, link_of, owners_of
 
 
@@ -84,8 +84,8 @@ def _joined(join: Join, level: Level, public: PublicFacts) -> int | None:
         return None
     if join.kind in (JoinKind.ASOF, JoinKind.ASOF_LEFT):
         return found
-    partners = _partners(other, join.condition, public)
-    return None if partners is None else found * partners
+    most = partners(other, join.condition, public)
+    return None if most is None else found * most
 
 
 def _first(rows: WindowRows, predicate: Expression) -> int | None:
@@ -108,24 +108,27 @@ def _first(rows: WindowRows, predicate: Expression) -> int | None:
     return None
 
 
-def _partners(other: Rows, condition: Expression, public: PublicFacts) -> int | None:
+def partners(other: Rows, condition: Expression, public: PublicFacts) -> int | None:
     """Return how many rows of the public relation `other` one row finds at most; None unknown.
 
     The columns that top-level equalities of `condition` give one value are fixed.
     """
-    return _matching(other, _fixed(other, condition), public)
+    return _matching(other, fixed_columns(other, condition), public)
 
 
-def _fixed(rows: Rows, condition: Expression) -> frozenset[int]:
-    """Return the columns of `rows` that a condition makes equal to what reads none of them."""
+def fixed_columns(rows: Rows, condition: Expression) -> frozenset[int]:
+    """Return the columns of `rows` that a condition gives one value: it equals what reads none of them.
+
+    A cast of a column that loses nothing gives the column one value too (`injective_column`).
+    """
     own = {column.number for column in output(rows)}
     return frozenset(
-        side.column.number
+        column.number
         for part in conjuncts(condition)
         if isinstance(part, Call) and part.function == "="
         for side, against in (part.args, part.args[::-1])
-        if isinstance(side, Ref)
-        and side.column.number in own
+        if (column := injective_column(side)) is not None
+        and column.number in own
         and not {c.number for c in columns_of(against)} & own
     )
 
@@ -138,7 +141,9 @@ def _matching(rows: Rows, fixed: frozenset[int], public: PublicFacts) -> int | N
              rows than it says. Values of a whole verified unique key leave one row of a table, those
              of columns of verified frequency f leave f. Groups are told apart by their keys:
              one has them all, and as many as rows have some. A row of a join is a pair, whose right
-             part agrees with its left in what the condition makes equal. NULL equals nothing.
+             part agrees with its left in what the condition makes equal, and the other way round where
+             the right part has a fixed column: a padded one is NULL there. NULL equals nothing. Where a
+             cast that loses nothing has one value, so has its column.
     Assumes: the verifying query and the statement see the same public data.
     Source:  [McSherry2009]
     """
@@ -165,10 +170,15 @@ def _matching(rows: Rows, fixed: frozenset[int], public: PublicFacts) -> int | N
             first = _matching(left, fixed, public)
             if kind in (JoinKind.ASOF, JoinKind.ASOF_LEFT):
                 return first
-            second = _matching(right, fixed | _fixed(right, condition), public)
-            if kind is JoinKind.FULL or first is None or second is None:
+            if kind is JoinKind.FULL:
                 return None
-            return first * max(1, second)
+            second = _matching(right, fixed | fixed_columns(right, condition), public)
+            found = [] if first is None or second is None else [first * max(1, second)]
+            if fixed & {column.number for column in output(right)}:
+                first = _matching(left, fixed | fixed_columns(left, condition), public)
+                second = _matching(right, fixed, public)
+                found += [] if first is None or second is None else [first * second]
+            return min(found, default=None)
         case SetRows():
             return None
         case _:
@@ -178,19 +188,8 @@ def _matching(rows: Rows, fixed: frozenset[int], public: PublicFacts) -> int | N
 def _below(
     fixed: frozenset[int], columns: Sequence[Column], expressions: Sequence[Expression]
 ) -> frozenset[int]:
-    """Return the source's columns that the fixed ones of `columns` are."""
-    return frozenset(
-        e.column.number
-        for c, e in zip(columns, expressions, strict=True)
-        if c.number in fixed and isinstance(e, Ref)
+    """Return the source's columns that the fixed ones of `columns` are, also under casts."""
+    below = (
+        injective_column(e) for c, e in zip(columns, expressions, strict=True) if c.number in fixed
     )
-
-
-def require_bounded(rows: int | None) -> int:
-    """Return the number of rows per unit at event level, or raise NotPrivateError."""
-    if rows is None:
-        raise NotPrivateError(
-            "this join can repeat a row any number of times, so one row's effect has no bound.",
-            hint="join public tables on a column that is unique there, or declare its max_frequency",
-        )
-    return rows
+    return frozenset(column.number for column in below if column is not None)

@@ -39,6 +39,7 @@ WITHOUT_MEANING = {
     "Sampled": {"hash_key"},
     "Sample": {"key"},
     "HistogramFacts": {"rule"},
+    "Join": {"site"},
     "RowAggregate": {"place"},
     "WindowFunction": {"place"},
     "Cost": {"parts"},
