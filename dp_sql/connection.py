@@ -28,6 +28,7 @@ from dp_sql.errors import (
     BudgetExceededError,
     EngineError,
     InternalError,
+    ParameterError,
 )
 from dp_sql.executor import spawn
 from dp_sql.executor.duckdb_engine import DuckDBEngine
@@ -140,7 +141,7 @@ class Connection:
                 return self._explained(explained, epsilon, delta, within, confidence, sample_rate)
             setting = read_setting(query) if isinstance(query, str) else None
             if setting is not None:
-                return self._set(setting)
+                return self._set(setting, query)
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
             draws = Draws()
             known = self._repeats.known(prepared, draws)
@@ -389,8 +390,15 @@ class Connection:
             )
 
     def _shown(self, query: str, delta: Amount | None) -> AbstractContextManager[None]:
-        rest = delta, None, None, None
-        return with_example(self._catalog, query, lambda text: self._prepare(text, 1, *rest))
+        def answer(text: str) -> object:
+            setting = read_setting(text)
+            return (
+                self._prepare(text, 1, delta, None, None, None)
+                if setting is None
+                else self._amounts(setting)
+            )
+
+        return with_example(self._catalog, query, answer)
 
     def _prepare(
         self,
@@ -425,16 +433,22 @@ class Connection:
         tables = {release.name: stages.declared(release) for release in releases}
         return self._post.columns(sql, public_tables, tables)
 
-    def _set(self, setting: Setting) -> Result:
+    def _set(self, setting: Setting, text: str) -> Result:
         """Change the session's amounts; the answer has no row, as DuckDB's to a SET."""
-        defaults = self._catalog.defaults
-        if setting.name == "epsilon":
-            epsilon = read_amounts(setting.value, None, defaults).epsilon
-            self._session = replace(self._session, epsilon=epsilon)
-        else:
-            delta = read_amounts(None, setting.value, defaults).delta
-            self._session = replace(self._session, delta=delta)
+        try:
+            self._session = self._amounts(setting)
+        except ParameterError as error:
+            defaults = self._catalog.defaults
+            most = defaults.max_epsilon if setting.name == "epsilon" else defaults.max_delta
+            raise setting.refused(error, text, most) from None
         return Result(Answer(("Success",), ("BOOLEAN",), [], ()), {}, lambda _: [])
+
+    def _amounts(self, setting: Setting) -> Amounts:
+        """Return the session's amounts after a change, or raise ParameterError."""
+        defaults, session = self._catalog.defaults, self._session
+        if setting.name == "epsilon":
+            return replace(session, epsilon=read_amounts(setting.value, None, defaults).epsilon)
+        return replace(session, delta=read_amounts(None, setting.value, defaults).delta)
 
     def _explained(
         self,

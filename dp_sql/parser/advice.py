@@ -24,9 +24,9 @@ def with_example(
     """
     try:
         yield
-    except ParameterError:
-        raise
     except QueryError as error:
+        if isinstance(error, ParameterError) and not error.tries:
+            raise
         near = (text for text in error.tries if _is_answered(text, answer))
         text = query if isinstance(query, str) else ""
         example = next(near, None) or examples.general(catalog, text)
