@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from dp_sql.errors import DPSQLError, ParameterError, QueryError
 from dp_sql.parser import examples
 from dp_sql.schema.catalog import Catalog
+
+_TRIED = 8  # statements for one error: each takes some milliseconds
 
 
 @contextmanager
@@ -27,17 +29,28 @@ def with_example(
     except QueryError as error:
         if isinstance(error, ParameterError) and not error.tries:
             raise
-        near = (text for text in error.tries if _is_answered(text, answer))
         text = query if isinstance(query, str) else ""
-        example = next(near, None) or examples.general(catalog, text)
+        example = _answered(error.tries, answer) or examples.general(catalog, text)
         if example is not None:
             error.show(example)
         raise
 
 
-def _is_answered(text: str, answer: Callable[[str], object]) -> bool:
-    try:
-        answer(text)
-    except DPSQLError:
-        return False
-    return True
+def _answered(tries: Iterable[str], answer: Callable[[str], object]) -> str | None:
+    """Return the first of some statements that is answered, or of what its own error would show first."""
+    left = _TRIED
+    for text in tries:
+        told: str | None = text
+        for _ in range(2):
+            if told is None or not left:
+                break
+            left -= 1
+            try:
+                answer(told)
+            except QueryError as error:
+                told = next(iter(error.tries), None)
+            except DPSQLError:
+                break
+            else:
+                return told
+    return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dp_sql.parser.aggregates import has_aggregate
+from dp_sql.parser.by_key import joined_by_key
 from dp_sql.parser.correlated import (
     keys_of,
     mixing,
@@ -171,7 +172,8 @@ class ScalarSubqueries:
                 compared = conjunction([functions.call("=", pair) for pair in pairs])
                 shared = shared_owner(rows, relation, compared, self._statement.catalog)
                 if shared is None:
-                    raise mixing(self._statement, query, rows, relation)
+                    tries = joined_by_key(query, outer_columns(query, self._env, self._scope))
+                    raise mixing(self._statement, query, rows, relation, tries)
                 condition = conjunction([condition, shared])
             return Join(rows, grouped, JoinKind.LEFT, condition)
 

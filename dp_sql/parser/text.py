@@ -22,6 +22,7 @@ from dp_sql.parser.dialect import (
     is_google,
     without,
 )
+from dp_sql.parser.dot_calls import in_front
 from dp_sql.parser.misread import misread
 
 MAX_LENGTH = 100_000  # characters
@@ -113,9 +114,11 @@ def parse_text(text: str) -> Parsed:
     except ParseError as error:
         raise _syntax(text, error, tokens) from None
     except Unanswered as found:
-        raise UnsupportedSQLError(
+        refused = UnsupportedSQLError(
             found.message, hint=found.hint, text=text, position=position_of(text, found.node)
-        ) from None
+        )
+        refused.tries = found.tries
+        raise refused from None
     except RecursionError:
         raise _too_deep() from None
     except (ValueError, TypeError, AttributeError, IndexError, KeyError):  # bugs of the parser
@@ -137,6 +140,7 @@ def parse_text(text: str) -> Parsed:
         raise UnsupportedSQLError(
             f"{word} can't be answered: {reason}.", hint="a SELECT with aggregates"
         )
+    in_front(tree, parser.FUNCTIONS, dialect)
     return Parsed(tree, without(text, parser.spans, tokens))
 
 
@@ -240,8 +244,8 @@ def position_of(text: str, node: exp.Expr | None) -> Position | None:
     return None if best is None else _at(text, best[0], best[1] - best[0] + 1)
 
 
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return the known name that `name` looks like, or None."""
+def nearest(name: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the known name that `name` looks like, or None. likeness: from 0 to 1, how much at least."""
     known = {n.lower(): n for n in names}
-    found = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=likeness)
     return known[found[0]] if found else None
