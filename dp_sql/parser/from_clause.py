@@ -33,6 +33,7 @@ from dp_sql.parser.scope import (
     Statement,
 )
 from dp_sql.parser.text import nearest
+from dp_sql.parser.turned import check_turned
 from dp_sql.parser.using import kept_sources, merge, named_column
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
@@ -41,6 +42,8 @@ from dp_sql.schema.catalog import TableSpec, ascii_lower
 
 if TYPE_CHECKING:
     from dp_sql.parser.blocks import Blocks
+
+_WHY_NOT = {"POSITIONAL": ": rows have no order, and those of different persons would meet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,7 @@ class FromClause:
     def _item(self, node: exp.Expr, join: exp.Join | None) -> Item:
         if isinstance(node, exp.Subquery) and is_join(node):
             return self._group(node, join)
+        check_turned(self._statement, node)
         alias = node.alias_or_name
         names = [i.name for i in _alias_columns(node)]
         if isinstance(node, exp.Table) and is_plain_table(node):
@@ -348,11 +352,13 @@ class FromClause:
         if item.rows is not None:
             return item.rows
         names = [i.name for i in _alias_columns(item.node)]
-        read = item.node.find(exp.Column) if isinstance(item.node, exp.Unnest) else None
-        if read is not None and before.finds(read):
+        read = (
+            outer_columns(item.node, self._env, before) if isinstance(item.node, exp.Unnest) else []
+        )
+        if read:
             raise self._statement.unsupported(
                 "UNNEST of columns isn't answered over protected rows.",
-                read,
+                read[0],
                 hint="SELECT owner, a AS x FROM t UNION ALL SELECT owner, b FROM t",
             )
         if isinstance(item.node, exp.Lateral):
@@ -387,7 +393,9 @@ class FromClause:
         if found is None or method not in ("", "NATURAL"):
             words = " ".join(w for w in (method, side, kind) if w)
             raise self._statement.unsupported(
-                f"{words} JOIN isn't answered.", item.node, hint="an inner join"
+                f"{words} JOIN isn't answered{_WHY_NOT.get(method, '')}.",
+                item.node,
+                hint="an inner join on the owner's column",
             )
         return found
 
