@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from dp_sql.errors import DPSQLError, ParameterError, QueryError
 from dp_sql.parser import examples
+from dp_sql.parser.leaner import leaner
 from dp_sql.schema.catalog import Catalog
 
 _TRIED = 8  # statements for one error: each takes some milliseconds
@@ -19,7 +20,7 @@ def with_example(
     """Add a statement that is answered to the error of one that isn't.
 
     It follows from the statement and the schema alone: the first of the error's `tries` that is
-    answered, else an aggregate over a table that the statement names.
+    answered, else the statement without the part that isn't, else an aggregate over a table that it names.
 
     answer: plans a statement without reading protected rows; raises DPSQLError for one that isn't
     answered.
@@ -30,7 +31,11 @@ def with_example(
         if isinstance(error, ParameterError) and not error.tries:
             raise
         text = query if isinstance(query, str) else ""
-        example = _answered(error.tries, answer) or examples.general(catalog, text)
+        example = (
+            _answered(error.tries, answer)
+            or _answered(filter(None, [leaner(text, error.position)]), answer)
+            or examples.general(catalog, text)
+        )
         if example is not None:
             error.show(example)
         raise
