@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from dp_sql.parser.aggregates import has_aggregate
 from dp_sql.parser.dialect import Reading
+from dp_sql.parser.names import is_plain_table
 from dp_sql.parser.scope import Statement
 
 _BY_NAME = (
@@ -23,11 +24,11 @@ def check_turned(statement: Statement, node: exp.Expr) -> None:
     """Raise UnsupportedSQLError for a table in FROM that is turned, or a turned one as its subquery."""
     whole = isinstance(node, exp.Pivot)
     pivots = [node] if whole else node.args.get("pivots")
-    if not pivots or isinstance(node, exp.Subquery):
+    if not pivots or not (whole or (isinstance(node, exp.Table) and is_plain_table(node))):
         return
     if pivots[0].args.get("unpivot"):
         raise statement.unsupported(
-            "UNPIVOT isn't answered over protected rows: it makes several rows of each.",
+            "UNPIVOT of a table isn't answered: it makes several rows of each.",
             node,
             hint=_BY_PART,
             tries=() if whole else _unpivoted(node, pivots),
