@@ -13,17 +13,19 @@ from dp_sql.parser.leaner import leaner
 
 GOOGLE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1e12, delta = 1e-9) "
 NEARER = [
-    ("SELECT COUNT(*) FROM visits v WHERE amount > (SELECT AVG(amount) FROM visits w WHERE w.page = v.page)",
-     "WITH r AS (SELECT w.page, AVG(amount) AS m FROM visits AS w GROUP BY w.page) SELECT COUNT(*) FROM "
-     "visits AS v LEFT JOIN r ON v.page = r.page WHERE amount > r.m"),
-    ("SELECT page, COUNT(*) FROM visits WHERE ok AND amount > (SELECT COUNT(*) FROM visits w "
-     "WHERE step > 1 AND visits.page = w.page) GROUP BY page",
-     "WITH r AS (SELECT w.page, COUNT(*) AS m FROM visits AS w WHERE step > 1 GROUP BY w.page) SELECT "
-     "visits.page, COUNT(*) FROM visits LEFT JOIN r ON visits.page = r.page WHERE ok AND amount > "
-     "COALESCE(r.m, 0) GROUP BY visits.page"),
+    (("SELECT COUNT(*) FROM visits v WHERE amount > (SELECT AVG(amount) FROM visits w WHERE w.page "
+     "= v.page)"),
+     ("WITH r AS (SELECT w.page, AVG(amount) AS m FROM visits AS w GROUP BY w.page) SELECT COUNT(*)"
+     " FROM visits AS v LEFT JOIN r ON v.page = r.page WHERE amount > r.m")),
+    (("SELECT page, COUNT(*) FROM visits WHERE ok AND amount > (SELECT COUNT(*) FROM visits w WHERE"
+     " step > 1 AND visits.page = w.page) GROUP BY page"),
+     ("WITH r AS (SELECT w.page, COUNT(*) AS m FROM visits AS w WHERE step > 1 GROUP BY w.page) "
+     "SELECT visits.page, COUNT(*) FROM visits LEFT JOIN r ON visits.page = r.page WHERE ok AND "
+     "amount > COALESCE(r.m, 0) GROUP BY visits.page")),
     ("SELECT SUM(amount - (SELECT AVG(amount) FROM visits w WHERE w.page = r.page)) FROM visits r",
-     "WITH by_key AS (SELECT w.page, AVG(amount) AS m FROM visits AS w GROUP BY w.page) SELECT "
-     "SUM(CLAMP(amount - by_key.m, 0, 100)) FROM visits AS r LEFT JOIN by_key ON r.page = by_key.page"),
+     ("WITH by_key AS (SELECT w.page, AVG(amount) AS m FROM visits AS w GROUP BY w.page) SELECT "
+     "SUM(CLAMP(amount - by_key.m, 0, 100)) FROM visits AS r LEFT JOIN by_key ON r.page = "
+     "by_key.page")),
     ("SELECT APPROX_QUANTILES(amount, 4)[OFFSET(5)] FROM visits",
      "SELECT APPROX_QUANTILES(amount, 4)[OFFSET(4)] FROM visits"),
     ("SELECT APPROX_QUANTILES(amount, 4)[ORDINAL(0)] FROM visits",
@@ -32,22 +34,27 @@ NEARER = [
      "SELECT q[SAFE_OFFSET(1)] FROM (SELECT APPROX_QUANTILES(step, 4) AS q FROM visits)"),
     (GOOGLE + "q[1] FROM (SELECT APPROX_QUANTILES(step, 4) AS q FROM visits)",
      GOOGLE + "q[SAFE_OFFSET(1)] FROM (SELECT APPROX_QUANTILES(step, 4) AS q FROM visits)"),
-    ("SELECT page, COUNT(*) FROM visits x UNPIVOT (v FOR n IN (amount AS a, step)) WHERE v > 3 GROUP BY page",
-     "SELECT page, COUNT(*) FROM (SELECT * EXCLUDE (amount, step), 'a' AS n, amount AS v FROM visits WHERE "
-     "NOT amount IS NULL UNION ALL SELECT * EXCLUDE (amount, step), 'step' AS n, step AS v FROM visits WHERE "
-     "NOT step IS NULL) AS x WHERE v > 3 GROUP BY page"),
-    ("SELECT * FROM visits PIVOT (COUNT(*) AS c, SUM(step) AS s FOR city IN ('oslo', 'rome' AS r)) WHERE ok",
-     "SELECT COUNT(*) FILTER(WHERE city = 'oslo') AS \"oslo_c\", SUM(step) FILTER(WHERE city = 'oslo') AS "
-     "\"oslo_s\", COUNT(*) FILTER(WHERE city = 'rome') AS \"r_c\", SUM(step) FILTER(WHERE city = 'rome') AS "
-     '"r_s" FROM visits WHERE ok'),
-    ("SELECT COUNT(*) FROM visits POSITIONAL JOIN users WHERE ok", "SELECT COUNT(*) FROM visits WHERE ok"),
+    (("SELECT page, COUNT(*) FROM visits x UNPIVOT (v FOR n IN (amount AS a, step)) WHERE v > 3 "
+     "GROUP BY page"),
+     ("SELECT page, COUNT(*) FROM (SELECT * EXCLUDE (amount, step), 'a' AS n, amount AS v FROM "
+     "visits WHERE NOT amount IS NULL UNION ALL SELECT * EXCLUDE (amount, step), 'step' AS n, step"
+     " AS v FROM visits WHERE NOT step IS NULL) AS x WHERE v > 3 GROUP BY page")),
+    (("SELECT * FROM visits PIVOT (COUNT(*) AS c, SUM(step) AS s FOR city IN ('oslo', 'rome' AS r))"
+     " WHERE ok"),
+     ("SELECT COUNT(*) FILTER(WHERE city = 'oslo') AS \"oslo_c\", SUM(step) FILTER(WHERE city = "
+     "'oslo') AS \"oslo_s\", COUNT(*) FILTER(WHERE city = 'rome') AS \"r_c\", SUM(step) FILTER(WHERE "
+     "city = 'rome') AS \"r_s\" FROM visits WHERE ok")),
+    ("SELECT COUNT(*) FROM visits POSITIONAL JOIN users WHERE ok",
+     "SELECT COUNT(*) FROM visits WHERE ok"),
     ("SELECT age(DATE '2024-04-01', day) AS k, COUNT(*) FROM visits GROUP BY k",
      "SELECT date_diff('month', day, DATE '2024-04-01') AS k, COUNT(*) FROM visits GROUP BY k"),
-    ("SELECT page, COUNT(*), SUM(step) FROM visits WHERE ok AND soundex(page) = 'a' AND step > 1 GROUP BY page",
+    (("SELECT page, COUNT(*), SUM(step) FROM visits WHERE ok AND soundex(page) = 'a' AND step > 1 "
+     "GROUP BY page"),
      "SELECT page, COUNT(*), SUM(step) FROM visits WHERE ok AND step > 1 GROUP BY page"),
     ("SELECT soundex(page) AS s, city, COUNT(*) FROM visits GROUP BY 1, 2 ORDER BY city",
      "SELECT city, COUNT(*) FROM visits GROUP BY 1 ORDER BY city"),
-    ("SELECT city, soundex(page) AS s FROM visits GROUP BY city, s", "SELECT city FROM visits GROUP BY city"),
+    ("SELECT city, soundex(page) AS s FROM visits GROUP BY city, s",
+     "SELECT city FROM visits GROUP BY city"),
     ("SELECT city, AVG(soundex(page)) FROM visits GROUP BY city",
      "SELECT city, COUNT(*) FROM visits GROUP BY city"),
 ]  # fmt: skip
@@ -55,7 +62,8 @@ NEARER = [
 SAID = [
     ("SELECT COUNT(*) FROM (SELECT uid, string_agg(page, ',') AS s FROM visits GROUP BY uid) WHERE s = 'a'",
      "the aggregate string_agg isn't"),
-    ("SELECT AVG(b) FROM (SELECT uid, bit_or(step) AS b FROM visits GROUP BY uid)", "the aggregate bit_or isn't"),
+    ("SELECT AVG(b) FROM (SELECT uid, bit_or(step) AS b FROM visits GROUP BY uid)",
+     "the aggregate bit_or isn't"),
     ("SELECT mean(page) FROM visits", "mean takes numbers"),
     ("SELECT COUNT(*) FROM visits WHERE MAP {'a': 1}['a'] = step", "MAP {…} isn't"),
     ("SELECT COUNT(*) FROM visits WHERE page.soundex() = 'a'", "soundex isn't"),
