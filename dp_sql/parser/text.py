@@ -129,6 +129,7 @@ def parse_text(text: str) -> Parsed:
     if len(trees) > 1 or isinstance(trees[0], exp.Block):
         raise UnsupportedSQLError("one statement at a time.", hint="send them one by one")
     tree = trees[0]
+    in_front(tree, parser.FUNCTIONS, dialect)
     if isinstance(tree, exp.Subquery):
         tree = tree.unnest()
     if not isinstance(tree, exp.Select | exp.SetOperation):
@@ -140,7 +141,6 @@ def parse_text(text: str) -> Parsed:
         raise UnsupportedSQLError(
             f"{word} can't be answered: {reason}.", hint="a SELECT with aggregates"
         )
-    in_front(tree, parser.FUNCTIONS, dialect)
     return Parsed(tree, without(text, parser.spans, tokens))
 
 
