@@ -43,8 +43,6 @@ from dp_sql.schema.catalog import TableSpec, ascii_lower
 if TYPE_CHECKING:
     from dp_sql.parser.blocks import Blocks
 
-_WHY_NOT = {"POSITIONAL": ": rows have no order, and those of different persons would meet"}
-
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -352,9 +350,8 @@ class FromClause:
         if item.rows is not None:
             return item.rows
         names = [i.name for i in _alias_columns(item.node)]
-        read = (
-            outer_columns(item.node, self._env, before) if isinstance(item.node, exp.Unnest) else []
-        )
+        spread_out = isinstance(item.node, exp.Unnest)
+        read = outer_columns(item.node, self._env, before) if spread_out else []
         if read:
             raise self._statement.unsupported(
                 "UNNEST of columns isn't answered over protected rows.",
@@ -392,8 +389,9 @@ class FromClause:
             return Way.ASOF if found is Way.INNER else Way.ASOF_LEFT
         if found is None or method not in ("", "NATURAL"):
             words = " ".join(w for w in (method, side, kind) if w)
+            why = ": rows have no order" if method == "POSITIONAL" else ""
             raise self._statement.unsupported(
-                f"{words} JOIN isn't answered{_WHY_NOT.get(method, '')}.",
+                f"{words} JOIN isn't answered{why}.",
                 item.node,
                 hint="an inner join on the owner's column",
             )
