@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import ParameterError
+from dp_sql.parser.setting import Setting
 from dp_sql.plan.release import Query, Share
 from dp_sql.privacy.amount import Amount, parse_delta, parse_epsilon, show, show_up
 from dp_sql.schema.catalog import PrivacyDefaults
@@ -41,6 +43,17 @@ def read_amounts(
     _check("epsilon", read.epsilon, defaults.max_epsilon)
     _check("delta", read.delta, defaults.max_delta)
     return read
+
+
+def after_set(session: Amounts, setting: Setting, text: str, defaults: PrivacyDefaults) -> Amounts:
+    """Return a session's amounts after a SET or RESET, or raise ParameterError with its place in `text`."""
+    try:
+        if setting.name == "epsilon":
+            return replace(session, epsilon=read_amounts(setting.value, None, defaults).epsilon)
+        return replace(session, delta=read_amounts(None, setting.value, defaults).delta)
+    except ParameterError as error:
+        most = defaults.max_epsilon if setting.name == "epsilon" else defaults.max_delta
+        raise setting.refused(error, text, most) from None
 
 
 def parts(

@@ -17,7 +17,7 @@ from typing import Any, Self
 from dp_sql import stages
 from dp_sql.accuracy import accurate, read_asked, too_dear
 from dp_sql.advice import advised
-from dp_sql.amounts import Amounts, parts, read_amounts
+from dp_sql.amounts import Amounts, after_set, parts, read_amounts
 from dp_sql.batch import Batch, Spending, read_batch
 from dp_sql.budget import open_answers, open_ledger
 from dp_sql.budget.record import OWNER, Asked, Entry, Receipt
@@ -37,7 +37,7 @@ from dp_sql.joint import JOINT, Way, in_order, ways
 from dp_sql.mechanisms.sampler import sampler_named
 from dp_sql.pace import Pace
 from dp_sql.parser.advice import with_example
-from dp_sql.parser.setting import Setting, read_setting
+from dp_sql.parser.setting import read_setting
 from dp_sql.parser.statement import parse
 from dp_sql.parser.text import explained_by
 from dp_sql.payment import answering, register, reserve
@@ -140,7 +140,8 @@ class Connection:
                 return self._explained(explained, epsilon, delta, within, confidence, sample_rate)
             setting = read_setting(query) if isinstance(query, str) else None
             if setting is not None:
-                return self._set(setting)
+                self._session = after_set(self._session, setting, query, self._catalog.defaults)
+                return Result(Answer(("Success",), ("BOOLEAN",), [], ()), {}, lambda _: [])
             prepared = self._prepare(query, epsilon, delta, within, confidence, sample_rate)
             draws = Draws()
             known = self._repeats.known(prepared, draws)
@@ -389,8 +390,13 @@ class Connection:
             )
 
     def _shown(self, query: str, delta: Amount | None) -> AbstractContextManager[None]:
-        rest = delta, None, None, None
-        return with_example(self._catalog, query, lambda text: self._prepare(text, 1, *rest))
+        def answer(text: str) -> object:
+            setting = read_setting(text)
+            if setting is not None:
+                return after_set(self._session, setting, text, self._catalog.defaults)
+            return self._prepare(text, 1, delta, None, None, None)
+
+        return with_example(self._catalog, query, answer)
 
     def _prepare(
         self,
@@ -424,17 +430,6 @@ class Connection:
     ) -> tuple[tuple[str, str], ...]:
         tables = {release.name: stages.declared(release) for release in releases}
         return self._post.columns(sql, public_tables, tables)
-
-    def _set(self, setting: Setting) -> Result:
-        """Change the session's amounts; the answer has no row, as DuckDB's to a SET."""
-        defaults = self._catalog.defaults
-        if setting.name == "epsilon":
-            epsilon = read_amounts(setting.value, None, defaults).epsilon
-            self._session = replace(self._session, epsilon=epsilon)
-        else:
-            delta = read_amounts(None, setting.value, defaults).delta
-            self._session = replace(self._session, delta=delta)
-        return Result(Answer(("Success",), ("BOOLEAN",), [], ()), {}, lambda _: [])
 
     def _explained(
         self,

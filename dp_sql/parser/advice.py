@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from dp_sql.errors import DPSQLError, ParameterError, QueryError
 from dp_sql.parser import examples
+from dp_sql.parser.leaner import leaner
 from dp_sql.schema.catalog import Catalog
+
+_TRIED = 8  # statements for one error: each takes some milliseconds
 
 
 @contextmanager
@@ -17,27 +20,42 @@ def with_example(
     """Add a statement that is answered to the error of one that isn't.
 
     It follows from the statement and the schema alone: the first of the error's `tries` that is
-    answered, else an aggregate over a table that the statement names.
+    answered, else the statement without the part that isn't, else an aggregate over a table that it names.
 
     answer: plans a statement without reading protected rows; raises DPSQLError for one that isn't
     answered.
     """
     try:
         yield
-    except ParameterError:
-        raise
     except QueryError as error:
-        near = (text for text in error.tries if _is_answered(text, answer))
+        if isinstance(error, ParameterError) and not error.tries:
+            raise
         text = query if isinstance(query, str) else ""
-        example = next(near, None) or examples.general(catalog, text)
+        example = (
+            _answered(error.tries, answer)
+            or _answered(filter(None, [leaner(text, error.position)]), answer)
+            or examples.general(catalog, text)
+        )
         if example is not None:
             error.show(example)
         raise
 
 
-def _is_answered(text: str, answer: Callable[[str], object]) -> bool:
-    try:
-        answer(text)
-    except DPSQLError:
-        return False
-    return True
+def _answered(tries: Iterable[str], answer: Callable[[str], object]) -> str | None:
+    """Return the first of some statements that is answered, or of what its own error would show first."""
+    left = _TRIED
+    for text in tries:
+        told: str | None = text
+        for _ in range(2):
+            if told is None or not left:
+                break
+            left -= 1
+            try:
+                answer(told)
+            except QueryError as error:
+                told = next(iter(error.tries), None)
+            except DPSQLError:
+                break
+            else:
+                return told
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
@@ -74,17 +74,25 @@ def keys_of(rows: Rows, correlated: Sequence[Expression], catalog: Catalog) -> l
     return keys if Ref(owner) in keys else [*keys, Ref(owner)]
 
 
-def mixing(statement: Statement, node: exp.Expr, rows: Rows, right: Rows) -> Exception:
-    """Return the error for a subquery over rows that aren't matched on the owner."""
+def mixing(
+    statement: Statement, node: exp.Expr, rows: Rows, right: Rows, tries: Iterable[str] = ()
+) -> Exception:
+    """Return the error for a subquery over rows that aren't matched on the owner.
+
+    tries: statements that are nearer than a count of the owners who have rows on both sides.
+    """
     first, second = owner_of(rows), owner_of(right)
+    tries = tuple(tries)
     hint = "compare the owner's columns in the subquery's WHERE"
     if first is not None and second is not None:
         hint = f"WHERE inner.{second.name} = outer.{first.name} in the subquery"
+    if tries:
+        hint += ", for the person's own rows; for everybody's, a join with a release by that key"
     return statement.not_private(
         "this subquery lets the rows of one person decide about another's.",
         node,
         hint=hint,
-        tries=(examples.among(rows, right, statement.catalog),),
+        tries=(*tries, examples.among(rows, right, statement.catalog)),
     )
 
 

@@ -15,6 +15,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from dp_sql.errors import EngineError
+from dp_sql.parser.list_places import NoPlace, asked_of, place
 
 BOUNDS = "contribution_bounds"
 """The argument of a function's node that holds its named arguments, one PropertyEQ each."""
@@ -228,6 +229,8 @@ class AnalystParser(DuckDBParser):
         "DATETIME_TRUNC": _date_trunc,
     }
 
+    _google = False
+
     RANGE_PARSERS = {**DuckDBParser.RANGE_PARSERS, TokenType.IN: _in}  # noqa: RUF012
 
     def __init__(self, dialect: DuckDB) -> None:
@@ -364,6 +367,25 @@ class AnalystParser(DuckDBParser):
             inner.set(BOUNDS, bounds)
         return result
 
+    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        """Read what follows in brackets; the brackets just read may hold a place in GoogleSQL's words."""
+        asked = asked_of(this, google=self._google) if isinstance(this, exp.Bracket) else None
+        if asked is not None and this is not None:
+            opened = self._index - 2
+            while self._tokens[opened].token_type != TokenType.L_BRACKET:
+                opened -= 1
+            first = self._tokens[opened + 1]
+            try:
+                number = exp.Literal.number(place(asked, this.this)).update_positions(first)
+            except NoPlace as problem:
+                changed = self.sql[: first.start] + problem.new + self.sql[self._prev.start :]
+                tries = (changed,) if problem.new else ()
+                raise Unanswered(problem.message, asked.node, problem.hint, tries) from None
+            this.set("expressions", [number])
+            if asked.word is not None:
+                self.spans.add((first.start, first.end + 1))
+        return super()._parse_bracket(this)
+
 
 class Reading(DuckDB):
     """DuckDB's dialect, where the parser library would give a text another meaning, and more words.
@@ -391,6 +413,8 @@ class Reading(DuckDB):
 
 class GoogleParser(AnalystParser):
     """The grammar of a statement with the privacy clause: GoogleSQL's meaning where DuckDB's differs."""
+
+    _google = True
 
     FUNCTIONS = {  # noqa: RUF012  the library's own form
         **AnalystParser.FUNCTIONS,

@@ -18,7 +18,7 @@ def check_filled(statement: Statement, tree: exp.Expr) -> None:
         name = None if isinstance(node, exp.WithinGroup) else aggregate_name(node)
         if name is None:
             continue
-        if isinstance(node.parent, exp.Dot):
+        if isinstance(node.parent, exp.Dot) and node.arg_key == "expression":
             raise statement.wrong(
                 f"{name} is written around its argument, not behind it.", node, hint=f"{name}(x)"
             )

@@ -43,6 +43,7 @@ _INSTEAD: Mapping[type[exp.Expr], str] = {
     exp.RegexpExtractAll: "len(regexp_extract_all(x, 'a')), or regexp_extract(x, 'a')",
     exp.Typeof: "the schema says the type of each column: \\d in the shell",
     exp.Format: "x || ' ' || y, or round(x, 2)",
+    exp.Dot: "the column or function alone: x.f(y) of an expression x is f(x, y)",
     exp.ToMap: "CASE x WHEN 'a' THEN 1 WHEN 'b' THEN 2 END",
     exp.Rand: "sample_rate=0.1 of the call for a sample, or md5_number_lower(x) % 10 = 0",
     exp.Uuid: "sample_rate=0.1 of the call for a sample, or md5_number_lower(x)",
@@ -54,14 +55,18 @@ _SIGNS: Mapping[type[exp.Expr], str] = {
     exp.Bracket: "x[…]",
     exp.Lambda: "x -> y",
     exp.RegexpILike: "~*",
+    exp.ToMap: "MAP {…}",
+    exp.Dot: "x.y",
 }
 
 _INSTEAD_OF = {
     "timezone": "add an INTERVAL: timestamps have no zone here",
+    "soundex": "jaro_winkler_similarity(x, 'text') > 0.9, or levenshtein(x, 'text') <= 1",
     "printf": "x || ' ' || y, or round(x, 2)",
     "array_length": "length(x) of a text, len(string_split(x, ',')) of its parts",
     "regexp_split_to_array": "len(regexp_extract_all(x, 'a')), or regexp_extract(x, 'a')",
 }
+_MISSPELT = 0.8  # likeness of a name to one that it is a slip of
 _ONLY = "arithmetic, CASE, comparisons, text and date functions"
 _WHY = ": only functions that no row can stop are"
 _WHY_OF = {
@@ -276,7 +281,8 @@ class Expressions:
         if new is not None:
             hint = f"{new}: {known}" if known and len(known) < len(_ONLY) else new
         elif known is None and isinstance(node, exp.Func):
-            close = nearest(name, [n for n in functions.FUNCTIONS if n not in NO_NAMES])
+            names = [n for n in functions.FUNCTIONS if n not in NO_NAMES]
+            close = nearest(name, names, _MISSPELT)
             hint = f"{close}(…)" if close else _ONLY
         else:
             hint = known or _ONLY

@@ -33,6 +33,7 @@ from dp_sql.parser.scope import (
     Statement,
 )
 from dp_sql.parser.text import BY_FILTER, nearest
+from dp_sql.parser.turned import check_turned
 from dp_sql.parser.using import kept_sources, merge, named_column
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Literal, Ref, columns_of
@@ -142,6 +143,7 @@ class FromClause:
     def _item(self, node: exp.Expr, join: exp.Join | None) -> Item:
         if isinstance(node, exp.Subquery) and is_join(node):
             return self._group(node, join)
+        check_turned(self._statement, node)
         alias = node.alias_or_name
         names = [i.name for i in _alias_columns(node)]
         if isinstance(node, exp.Table) and is_plain_table(node):
@@ -149,15 +151,11 @@ class FromClause:
                 if key not in ("this", "db", "catalog", "alias", "joins") and value not in (
                     None, False, [],
                 ):  # fmt: skip
-                    sample = isinstance(value, exp.TableSample)
+                    rate = "sample_rate=0.1 of the call, or OPTIONS(sample_rate = 0.1)"
                     raise self._statement.unsupported(
-                        "samples, pivots and the like of a table aren't answered.",
+                        "samples and the like of a table aren't answered.",
                         node,
-                        hint="sample_rate=0.1 of the call, or OPTIONS(sample_rate = 0.1)"
-                        if sample
-                        else BY_FILTER
-                        if key == "pivots"
-                        else "filter with WHERE",
+                        hint=rate if isinstance(value, exp.TableSample) else "filter with WHERE",
                     )
             cte = self._env.ctes.get(ascii_lower(node.name)) if not node.db else None
             if isinstance(cte, OpenName):
@@ -195,9 +193,7 @@ class FromClause:
         deny_open(self._statement, node)
         if not isinstance(node, exp.Values | exp.Unnest | exp.Table):
             raise self._statement.unsupported(
-                "this item of FROM isn't answered.",
-                node,
-                hint=BY_FILTER if isinstance(node, exp.Pivot) else "a table, a subquery or VALUES",
+                "this item of FROM isn't answered.", node, hint="a table, a subquery or VALUES"
             )
         return Item(node, join, alias, None, self._blocks.open_expression(node, self._env))
 
@@ -368,11 +364,12 @@ class FromClause:
         if item.rows is not None:
             return item.rows
         names = [i.name for i in _alias_columns(item.node)]
-        read = item.node.find(exp.Column) if isinstance(item.node, exp.Unnest) else None
-        if read is not None and before.finds(read):
+        spread_out = isinstance(item.node, exp.Unnest)
+        read = outer_columns(item.node, self._env, before) if spread_out else []
+        if read:
             raise self._statement.unsupported(
                 "UNNEST of columns isn't answered over protected rows.",
-                read,
+                read[0],
                 hint="SELECT owner, a AS x FROM t UNION ALL SELECT owner, b FROM t",
             )
         if isinstance(item.node, exp.Lateral):
@@ -407,8 +404,11 @@ class FromClause:
             return Way.ASOF if found is Way.INNER else Way.ASOF_LEFT
         if found is None or method not in ("", "NATURAL"):
             words = " ".join(w for w in (method, side, kind) if w)
+            why = ": rows have no order" if method == "POSITIONAL" else ""
             raise self._statement.unsupported(
-                f"{words} JOIN isn't answered.", item.node, hint="an inner join"
+                f"{words} JOIN isn't answered{why}.",
+                item.node,
+                hint="an inner join on the owner's column",
             )
         return found
 

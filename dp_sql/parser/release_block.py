@@ -168,9 +168,28 @@ class ReleaseBlock:
             return self._aliases.get(ascii_lower(item.name), item)
         return item
 
+    def _in_months(self, node: exp.Expr) -> str | None:
+        """Return the statement with whole months in the place of age(a, b), None for other intervals."""
+        found = self._statement.call(node)
+        if (
+            (self._statement.word(node) or "").lower() != "age"
+            or found is None
+            or len(found[1]) != 2
+        ):
+            return None
+        last, first = found[1]
+        return self._statement.with_call(node, f"date_diff('month', {first}, {last})")
+
     def _check_key(self, bound: Expression, node: exp.Expr) -> None:
-        if bound.type.kind in (Kind.INTERVAL, Kind.NULL):
-            raise self._statement.unsupported(f"a key of type {bound.type} isn't answered.", node)
+        if bound.type.kind is Kind.INTERVAL:
+            raise self._statement.unsupported(
+                "a key of type INTERVAL isn't answered: equal ones look different, as 1 month and 30 days.",
+                node,
+                hint="a number: date_diff('month', x, y), or epoch(y - x)",
+                tries=[self._in_months(self._behind(node))],
+            )
+        if bound.type.kind is Kind.NULL:
+            raise self._statement.unsupported("a key without a type isn't answered.", node)
         if any(c.number in self._padded for c in columns_of(bound)):
             raise self._statement.not_private(
                 "this key is NULL for rows of the public table that match nobody.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dp_sql.parser.aggregates import has_aggregate
+from dp_sql.parser.by_key import joined_by_key
 from dp_sql.parser.correlated import (
     keys_of,
     mixing,
@@ -129,12 +130,6 @@ class ScalarSubqueries:
                 hint="that column outside of the subquery: x + (SELECT …)",
             )
         pairs = [self._pair(part, relation, query) for part in correlated]
-        if not pairs and not is_protected(relation):
-            raise self._statement.unsupported(
-                "a column of the block around a subquery can be compared in its WHERE only.",
-                item,
-                hint="(SELECT COUNT(*) FROM …) + x, outside of the subquery",
-            )
         keys = [inner for inner, _ in pairs]
         aggregated = has_aggregate(item)
         superfluous = next((k for k in ("limit", "offset", "order") if query.args.get(k)), None)
@@ -172,7 +167,8 @@ class ScalarSubqueries:
                 compared = conjunction([functions.call("=", pair) for pair in pairs])
                 shared = shared_owner(rows, relation, compared, self._statement.catalog)
                 if shared is None:
-                    raise mixing(self._statement, query, rows, relation)
+                    tries = joined_by_key(query, outer_columns(query, self._env, self._scope))
+                    raise mixing(self._statement, query, rows, relation, tries)
                 condition = conjunction([condition, shared])
             return Join(rows, grouped, JoinKind.LEFT, condition)
 

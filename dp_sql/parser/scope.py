@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -178,10 +179,30 @@ def _trying(
     hint: str | None,
     tries: Iterable[str | None],
 ) -> _Error:
+    message, hint = _as_written(text, node, message, hint)
     hint = usual(message) if hint is None else hint
     error = kind(message, hint=hint, text=text, position=position_of(text, node))
     error.tries = tuple(each for each in tries if each is not None)
     return error
+
+
+def _as_written(
+    text: str, node: exp.Expr | None, message: str, hint: str | None
+) -> tuple[str, str | None]:
+    """Return a message and a hint with names of functions as the text has them, not the library."""
+    while isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
+        node = node.this
+    around = None if node is None else node.find_ancestor(exp.AggFunc)
+    for named in (node, around):
+        if not isinstance(named, exp.Func) or isinstance(named, exp.AnonymousAggFunc):
+            continue
+        span, known = function_span(text, named), named.sql_name()
+        word = known if span is None else text[slice(*span)]
+        if word.upper() != known:
+            message = re.sub(rf"\b{known}\b", word, message)
+            if hint is not None and hint.startswith(f"{known}("):
+                hint = word + hint[len(known) :]
+    return message, hint
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
+from dp_sql.parser.dot_calls import BEHIND
+
 _QUOTES = "'\"`"
 _COMMENTS = ("--", "/*")
 
@@ -40,9 +42,9 @@ def function_span(text: str, node: exp.Expr) -> Span | None:
 def call_span(text: str, node: exp.Expr) -> tuple[Span, tuple[str, ...]] | None:
     """Return where a call stands with its arguments, and these as they are written.
 
-    None where that isn't clear: for what is written as no call, and with comments between.
+    None where that isn't clear: for what is written as no call or behind a dot, and with comments between.
     """
-    found = function_span(text, node)
+    found = None if node.meta.get(BEHIND) else function_span(text, node)
     if found is None:
         return None
     start, end = found

@@ -22,6 +22,7 @@ from dp_sql.parser.dialect import (
     is_google,
     without,
 )
+from dp_sql.parser.dot_calls import in_front
 from dp_sql.parser.misread import misread
 
 MAX_LENGTH = 100_000  # characters
@@ -136,6 +137,7 @@ def parse_text(text: str) -> Parsed:
     if len(trees) > 1 or isinstance(trees[0], exp.Block):
         raise UnsupportedSQLError("one statement at a time.", hint="send them one by one")
     tree = trees[0]
+    in_front(tree, parser.FUNCTIONS, dialect)
     if isinstance(tree, exp.Subquery):
         tree = tree.unnest()
     if not isinstance(tree, exp.Select | exp.SetOperation):
@@ -252,8 +254,8 @@ def position_of(text: str, node: exp.Expr | None) -> Position | None:
     return None if best is None else _at(text, best[0], best[1] - best[0] + 1)
 
 
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return the known name that `name` looks like, or None."""
+def nearest(name: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the known name that `name` looks like, or None. likeness: from 0 to 1, how much at least."""
     known = {n.lower(): n for n in names}
-    found = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=likeness)
     return known[found[0]] if found else None

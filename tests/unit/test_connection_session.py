@@ -85,6 +85,37 @@ def test_a_set_that_is_refused_changes_nothing(
     assert people.budget()["people"].statements == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "example"),
+    [
+        ("SET epsilon = 0", "SET epsilon = 0.5"),
+        ("SET epsilon = 'abc'", "SET epsilon = 0.5"),
+        ("SET epsilon = 1e8", "SET epsilon = 0.5"),
+        ("SET delta = 1", "SET delta = 1e-9"),
+        ("SET LOCAL epsilon = 0.6;", "SET epsilon = 0.6"),
+        ("SET GLOBAL delta = 7", "SET delta = 1e-9"),
+        ("RESET GLOBAL epsilon", "RESET epsilon"),
+        ("SET threads = 1", "SET epsilon = 0.5"),
+        ("SET", "SET epsilon = 0.5"),
+    ],
+)
+def test_a_set_that_is_refused_shows_one_that_is_taken(
+    text: str, example: str, people: dp_sql.Connection
+) -> None:
+    with pytest.raises(QueryError) as refused:
+        people.sql(text)
+    assert refused.value.example == example
+    assert "^" in str(refused.value) or text == "SET"
+    people.sql(example)
+
+
+def test_a_session_s_setting_is_the_setting(people: dp_sql.Connection) -> None:
+    people.sql("SET SESSION epsilon = 4")
+    assert cost(people) == 4
+    people.sql("RESET SESSION epsilon")
+    assert cost(people) == Fraction(1, 4)
+
+
 def test_a_note_says_what_null_groups_mean(people: dp_sql.Connection) -> None:
     sql = """SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_groups_contributed = NULL)
              city, COUNT(*) FROM people GROUP BY city"""
