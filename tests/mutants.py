@@ -251,13 +251,10 @@ def tests_of(file: Path) -> list[str]:
 
 
 def importing(file: Path) -> list[str]:
-    """Return the tests that import a module by its name, the quick kinds first."""
+    """Return the tests that import or name a module, the quick kinds first."""
     folder, name = file.parent.name, file.stem
-    read = re.compile(
-        rf"^(?:from dp_sql\.{folder}\.{name} import|import dp_sql\.{folder}\.{name}\b"
-        rf"|from dp_sql\.{folder} import (?:.*\b)?{name}\b)",
-        re.MULTILINE,
-    )
+    one = rf"dp_sql\.{folder}\.{name}\b"
+    read = re.compile(rf"{one}|^from dp_sql\.{folder} import (?:.*\b)?{name}\b", re.MULTILINE)
     kinds = ("unit", "golden", "attack", "contract", "property", "statistical")
     files = [f for kind in kinds for f in sorted((ROOT / "tests" / kind).glob("test_*.py"))]
     return [str(f.relative_to(ROOT)) for f in files if read.search(f.read_text(encoding="utf-8"))]
