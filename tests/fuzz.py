@@ -3,10 +3,11 @@
     python tests/fuzz.py mutated --count 20000 --seed 1
 
 Kinds: tokens of the corpus mutated, exchanged or crossed with another statement; statements of the grammars
-over one table, vectors, several tables and extreme values, and their tokens mutated. A statement is refused,
-or answered: then data sets that differ in one unit give mechanisms values that are no further apart than is
-proved, and show the same where the noisy values are the same, so nothing exact is shown. What else happens
-is printed. Statements that draw at random, read the clock or leave an order open may differ for that.
+over one table, samples of it, vectors, several tables and extreme values, and their tokens mutated. A
+statement is refused, or answered: then data sets that differ in one unit give mechanisms values that are no
+further apart than is proved, and show the same where the noisy values are the same, so nothing exact is
+shown; and where it fails, it fails alike on all. What else happens is printed. Statements that draw at
+random, read the clock or leave an order open may differ for that.
 """
 
 from __future__ import annotations
@@ -125,7 +126,14 @@ def grammars(r: Random, *, user: bool, sampled: bool) -> dict[str, Callable[[], 
         "vectors": lambda: statements.vector_statement(r, user=user),
         "family": lambda: family_statements.statement(r, r.choice(families)).sql,
         "hostile": lambda: r.choice((hostile.attack, person_attack))(r),
+        "samples": lambda: on_sample(statements.statement(r, user=user), r.choice(("0.5", "0.9"))),
     }
+
+
+def on_sample(sql: str, rate: str) -> str:
+    """Return a statement over a sample of the units, where it begins with what it aggregates."""
+    clause = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(sample_rate = {rate}) "
+    return clause + sql.removeprefix("SELECT ") if sql.startswith("SELECT ") else sql
 
 
 def family(r: Random, folder: Path) -> list[World]:
@@ -152,7 +160,7 @@ def of_mutated_grammar(kind: str, r: Random, folder: Path) -> Written:
 
 KINDS: dict[str, Callable[[str, Random, Path], Written]] = {
     **dict.fromkeys(("mutated", "exchanged", "crossed"), of_corpus),
-    **dict.fromkeys(("grammar", "vectors", "family", "hostile"), of_grammar),
+    **dict.fromkeys(("grammar", "vectors", "family", "hostile", "samples"), of_grammar),
     **dict.fromkeys(("grammar-mutated", "family-mutated"), of_mutated_grammar),
 }
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import fuzz
 import pytest
 import test_recorded as recorded
+from oracle.hostile import attack
 from oracle.recorder import one_hash_key
 from oracle.world import World
 
@@ -126,6 +128,17 @@ def test_a_broken_mechanism_is_found(
     with pytest.raises(AssertionError):
         recorded.examine(places[near], sql, caplog)
     recorded.FOUND.clear()
+
+
+def test_statements_over_samples_keep_their_deltas(
+    places: list[World], caplog: pytest.LogCaptureFixture
+) -> None:
+    for seed in range(20):
+        sql = fuzz.on_sample(attack(Random(f"samples-{seed}")), "0.9")
+        recorded.examine(places[:2], sql, caplog)
+    assert recorded.FOUND["compared"] >= 8
+    assert recorded.FOUND["moved"] >= 3
+    recorded.report("recorded, samples")
 
 
 FIRST = QueryError("not like this.", hint="otherwise", text="SELECT 1", position=Position(1, 1))
