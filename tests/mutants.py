@@ -97,7 +97,8 @@ EXERCISED = {
     "sensitivity/sampling": "unit/test_sampling.py",
     "sensitivity/sides": "unit/test_sides.py",
     "planner/bounded": "unit/test_joined.py golden/test_plans.py",
-    "planner/histograms": "unit/test_planner_choices.py golden/test_plans.py unit/test_bins.py",
+    "planner/histograms": "unit/test_one_point.py golden/test_plans.py unit/test_bins.py",
+    "planner/plan": "golden/test_plans.py",
     "planner/sides": "unit/test_sides.py",
     "planner/selection": "unit/test_planner_selection.py unit/test_keys_crossing.py",
     "planner/written": "unit/test_planner_written.py",
@@ -105,6 +106,7 @@ EXERCISED = {
     "executor/lower_public": "unit/test_keys_crossing.py unit/test_stages.py",
     "executor/lower_relation": "unit/test_sampling.py unit/test_joined.py unit/test_sides.py",
     "executor/lower_rows": "property/test_frames_total.py unit/test_fan_out.py",
+    "executor/lower_sums": "unit/test_planner_pairs.py golden/test_plans.py",
     "executor/lower_vector": "property/test_vectors_equal_duckdb.py",
 }
 """Tests that reach a module through others, beside those that import it."""
