@@ -97,6 +97,14 @@ def test_what_may_jump_has_no_drift(expression: Expression) -> None:
     assert found(expression) is None
 
 
+@pytest.mark.parametrize("name", ["floor", "ceil", "round", "trunc"])
+def test_a_whole_number_may_be_larger_than_what_it_rounds(name: str) -> None:
+    drift = found(call(name, call("clamp", Ref(LAT), number(-63.5), number(63.5))))
+    assert drift is not None
+    assert drift.most is not None
+    assert drift.most >= 64
+
+
 def test_what_reads_no_place_stays() -> None:
     for expression in (
         number(3.0),
