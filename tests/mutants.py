@@ -29,12 +29,14 @@ FOLDERS = ("sensitivity", "mechanisms", "budget", "planner", "executor", "privac
 LEFT_OUT = ("sampler_opendp.py", "inventory.py", "csv_file.py", "data_check.py", "staging.py")
 
 SENSITIVITY = """
-    unit/test_sensitivity_delta.py unit/test_sensitivity_drift.py unit/test_sides.py
-    unit/test_adjacency_answers.py unit/test_fan_out.py property/test_oracle_witnesses.py
+    unit/test_sensitivity_delta.py unit/test_sensitivity_drift.py unit/test_sensitivity_blocks.py
+    unit/test_sides.py unit/test_one_point.py unit/test_adjacency_answers.py unit/test_fan_out.py
+    golden/test_plans.py property/test_oracle_witnesses.py property/test_oracle_kept_witnesses.py
     property/test_oracle.py property/test_recorded.py property/test_oracle_kept.py
     property/test_oracle_witnesses_family.py property/test_oracle_family.py
-    property/test_oracle_sampled.py property/test_oracle_vectors.py property/test_sampled.py
-    property/test_sets_joint.py
+    property/test_oracle_blocks.py property/test_oracle_sampled.py property/test_oracle_vectors.py
+    property/test_sampled.py property/test_sets_joint.py property/test_unit_local.py
+    property/test_unit_local_family.py attack/test_a_sensitivity.py attack/test_a_units.py
 """
 LOWERING = """
     property/test_lowering_measures.py property/test_lowering_sums.py
@@ -42,6 +44,11 @@ LOWERING = """
     property/test_lowering_vectors.py property/test_lowering_nested.py property/test_recorded.py
     property/test_oracle.py property/test_equals_duckdb.py property/test_oracle_family.py
     property/test_noninterference.py unit/test_executor_sources.py unit/test_executor_keys.py
+    unit/test_lower_distinct.py unit/test_grouping_sets.py unit/test_fan_out.py
+    property/test_noninterference_family.py property/test_oracle_meaning.py
+    property/test_oracle_vectors.py property/test_oracle_sampled.py property/test_oracle_blocks.py
+    property/test_groups_of_nulls.py property/test_sampled.py property/test_unit_local.py
+    property/test_unit_local_family.py golden/test_plans.py
 """
 MECHANISMS = """
     statistical/test_release_audit.py property/test_keys_exact.py property/test_recorded.py
@@ -61,6 +68,11 @@ PLANNER = """
     unit/test_planner_written.py unit/test_grouping_sets.py property/test_oracle.py
     property/test_recorded.py property/test_equals_duckdb.py attack/test_a_sensitivity.py
     attack/test_c_answers.py property/test_keys_exact.py property/test_oracle_family.py
+    unit/test_planner_choices.py unit/test_sides.py unit/test_joined.py unit/test_one_point.py
+    unit/test_pairs_shared.py unit/test_keys_crossing.py unit/test_sampling.py
+    property/test_oracle_witnesses.py property/test_oracle_kept.py property/test_oracle_blocks.py
+    property/test_oracle_sampled.py property/test_oracle_vectors.py property/test_sampled.py
+    property/test_sets_joint.py property/test_noninterference.py property/test_unit_local.py
 """
 PRIVACY = """
     unit/test_privacy_renyi.py unit/test_privacy_event.py unit/test_privacy_contribution.py
@@ -72,6 +84,32 @@ TESTS = {
     "executor": LOWERING, "privacy": PRIVACY,
 }  # fmt: skip
 """The tests that stand for each folder, the quick ones first; those of a module's own name come before."""
+
+EXERCISED = {
+    "sensitivity/blocks": "unit/test_sensitivity_blocks.py unit/test_blocks.py",
+    "sensitivity/conditions": "unit/test_sensitivity_blocks.py unit/test_blocks.py",
+    "sensitivity/spans": "unit/test_sensitivity_blocks.py property/test_blocks_spanned.py",
+    "sensitivity/histogram": "unit/test_adjacency_answers.py unit/test_sampling.py",
+    "sensitivity/locality": "unit/test_sensitivity_delta.py attack/test_a_units.py",
+    "sensitivity/motion": "property/test_oracle_kept_witnesses.py property/test_oracle_kept.py",
+    "sensitivity/multiplicity": "unit/test_fan_out.py property/test_oracle_witnesses_family.py",
+    "sensitivity/ownership": "property/test_oracle_witnesses_family.py attack/test_a_units.py",
+    "sensitivity/sampling": "unit/test_sampling.py",
+    "sensitivity/sides": "unit/test_sides.py",
+    "planner/bounded": "unit/test_joined.py golden/test_plans.py",
+    "planner/histograms": "unit/test_one_point.py golden/test_plans.py unit/test_bins.py",
+    "planner/plan": "golden/test_plans.py",
+    "planner/sides": "unit/test_sides.py",
+    "planner/selection": "unit/test_planner_selection.py unit/test_keys_crossing.py",
+    "planner/written": "unit/test_planner_written.py",
+    "executor/lower_histogram": "unit/test_bins.py property/test_ranks_equal_duckdb.py",
+    "executor/lower_public": "unit/test_keys_crossing.py unit/test_stages.py",
+    "executor/lower_relation": "unit/test_sampling.py unit/test_joined.py unit/test_sides.py",
+    "executor/lower_rows": "property/test_frames_total.py unit/test_fan_out.py",
+    "executor/lower_sums": "unit/test_planner_pairs.py golden/test_plans.py",
+    "executor/lower_vector": "property/test_vectors_equal_duckdb.py",
+}
+"""Tests that reach a module through others, beside those that import it."""
 
 EQUIVALENT = re.compile(r"raise |hint=|InternalError")
 """Lines that only say something: of a refusal, or of what can't happen."""
@@ -201,12 +239,27 @@ def argued(mutant: Mutant) -> str | None:
 
 
 def tests_of(file: Path) -> list[str]:
-    """Return the tests that stand for a file."""
+    """Return the tests that stand for a file, the likeliest to notice first.
+
+    Those of its name, those in `EXERCISED`, those that import it, and those of its folder.
+    """
     folder, name = file.parent.name, file.stem
     own = sorted(ROOT.glob(f"tests/unit/test_{folder}_{name}.py"))
     own += sorted(ROOT.glob(f"tests/property/test_{name}*.py"))
     some = [str(path.relative_to(ROOT)) for path in own]
-    return list(dict.fromkeys([*some, *(f"tests/{name}" for name in TESTS[folder].split())]))
+    reached = [f"tests/{one}" for one in EXERCISED.get(f"{folder}/{name}", "").split()]
+    others = [f"tests/{one}" for one in TESTS[folder].split()]
+    return list(dict.fromkeys([*some, *reached, *importing(file), *others]))
+
+
+def importing(file: Path) -> list[str]:
+    """Return the tests that import or name a module, the quick kinds first."""
+    folder, name = file.parent.name, file.stem
+    one = rf"dp_sql\.{folder}\.{name}\b"
+    read = re.compile(rf"{one}|^from dp_sql\.{folder} import (?:.*\b)?{name}\b", re.MULTILINE)
+    kinds = ("unit", "golden", "attack", "contract", "property", "statistical")
+    files = [f for kind in kinds for f in sorted((ROOT / "tests" / kind).glob("test_*.py"))]
+    return [str(f.relative_to(ROOT)) for f in files if read.search(f.read_text(encoding="utf-8"))]
 
 
 def tried(copy: Path, mutant: Mutant, seconds: float, most: int) -> tuple[str, str]:

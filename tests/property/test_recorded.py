@@ -7,7 +7,6 @@ more than what is charged; and where the noisy values are the same, so is everyt
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,10 +19,11 @@ from typing import Any
 import duckdb
 import pytest
 from golden.shop import write_shop
+from oracle.failure import Failure, told_apart
 from oracle.hostile import attack, hostile_catalog, hostile_rows
 from oracle.hostile_persons import person_attack
 from oracle.neighbours import Database, database, neighbours, rows_of
-from oracle.recorder import Recorder, compare
+from oracle.recorder import Recorder, compare, one_hash_key
 from oracle.small_schema import PUBLIC, small_catalog
 from oracle.statements import statement
 from oracle.world import World
@@ -31,7 +31,7 @@ from test_equals_duckdb import cases, corpus
 
 import dp_sql
 from dp_sql import stages
-from dp_sql.errors import QueryError
+from dp_sql.errors import DPSQLError, QueryError
 from dp_sql.executor import lower_relation
 from dp_sql.mechanisms import chooser
 from dp_sql.mechanisms.sampler import rate_below
@@ -43,24 +43,38 @@ SHARE = 22  # of the corpus, one statement in so many is run in CI
 
 
 @pytest.fixture(autouse=True)
-def one_hash_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The keyed hash is fresh for each release; neighbours are compared under one key."""
-    monkeypatch.setattr(secrets, "randbits", lambda bits: 2 ** (bits - 1) - 25)
+def _one_key() -> Iterator[None]:
+    with one_hash_key():
+        yield
 
 
 @dataclass(frozen=True)
 class Run:
-    """A statement on one data set: what mechanisms were given, and what was shown."""
+    """A statement on one data set: what mechanisms were given, and what was shown or how it failed.
 
-    prepared: stages.Prepared
+    prepared is None where it was refused, answer where it failed.
+    """
+
     recorder: Recorder
-    answer: Any
+    prepared: stages.Prepared | None = None
+    answer: Any = None
+    error: DPSQLError | None = None
+
+    @property
+    def failure(self) -> Failure | None:
+        """All that is seen of its error."""
+        stage = "preparing" if self.prepared is None else "running"
+        return self.error and Failure.of(self.error, stage, len(self.recorder.steps))
 
     @property
     def shown(self) -> tuple[Any, ...]:
         """All that an analyst sees beside EXPLAIN, whose text follows from the same."""
+        if self.prepared is None:
+            return ()
         steps = [(s.plan, s.facts, s.measurement, s.statements) for s in self.prepared.steps]
         answer = self.answer
+        if answer is None:
+            return steps, self.prepared.costs
         rows = [repr(row) for row in answer.rows]
         return steps, self.prepared.costs, answer.columns, answer.types, rows, answer.groups
 
@@ -68,49 +82,51 @@ class Run:
 def run(place: World | dp_sql.Connection, sql: str, replayed: list[Any]) -> Run:
     """Run a statement on a connection or a world, with answers of another run in place of its own."""
     recorder = Recorder(replayed)
-    if isinstance(place, World):
-        prepared, engine, post = place.prepare(sql, EPSILON, DELTA), place.engine, place.post
-    else:
-        prepared = place._prepare(sql, EPSILON, DELTA, None, None, None)
-        engine, post = place._engine, place._post
-    with recorder.listening():
-        course = stages.Course(prepared, place.catalog, post)
-        answer = course.finish(stages.fresh(engine, post, recorder))
-    return Run(prepared, recorder, answer)
+    prepared = None
+    try:
+        if isinstance(place, World):
+            prepared, engine, post = place.prepare(sql, EPSILON, DELTA), place.engine, place.post
+        else:
+            prepared = place._prepare(sql, EPSILON, DELTA, None, None, None)
+            engine, post = place._engine, place._post
+        with recorder.listening():
+            course = stages.Course(prepared, place.catalog, post)
+            answer = course.finish(stages.fresh(engine, post, recorder))
+    except DPSQLError as error:
+        return Run(recorder, prepared, error=error)
+    return Run(recorder, prepared, answer)
 
 
 def examine(
     places: Sequence[World | dp_sql.Connection], sql: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Compare a statement on the first place with it on each other one."""
+) -> QueryError | None:
+    """Compare a statement on the first place with it on each other one; return what all refuse it with.
+
+    An error is a channel like a value: neighbours have the same one at the same stage, or none. One
+    that all have and that refuses nothing is raised.
+    """
     first, *others = places
-    refused: QueryError | None = None
-    try:
-        base = run(first, sql, [])
-    except QueryError as error:
-        refused = error
-    if refused is not None:
-        FOUND["refused"] += 1
-        for other in others:
-            with pytest.raises(type(refused)) as again:
-                run(other, sql, [])
-            assert str(again.value) == str(refused)
-        return
-    FOUND["statements"] += 1
+    base = run(first, sql, [])
+    FOUND["statements" if base.error is None else "refused"] += 1
     FOUND["calls"] += len(base.recorder.calls)
     for number, other in enumerate(others):
         found = run(other, sql, base.recorder.answers)
+        apart = told_apart(base.failure, found.failure)
+        assert apart is None, f"told apart by an error: {apart}\n{sql}\nneighbour {number}"
         assert found.shown == base.shown, sql
         used = compare(
-            base.recorder.steps,
-            base.recorder.calls,
-            found.recorder.calls,
+            base.recorder,
+            found.recorder,
             lambda number=number: f"{sql}\nneighbour {number}",
         )
-        FOUND["compared"] += 1
-        FOUND["reached"] += used > Fraction(99, 100)
-        FOUND["moved"] += used > 0
+        if base.error is None:
+            FOUND["compared"] += 1
+            FOUND["reached"] += used > Fraction(99, 100)
+            FOUND["moved"] += used > 0
     assert not caplog.records
+    if base.error is None or isinstance(base.error, QueryError):
+        return base.error
+    raise base.error
 
 
 LESS = {

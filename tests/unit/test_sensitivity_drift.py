@@ -87,6 +87,7 @@ def test_roundings_are_slack(expression: Expression, slack: Fraction | int) -> N
         Cast(Ref(LAT), VARCHAR),
         Cast(Ref(LAT), SqlType(Kind.UTINYINT)),  # NULL below zero
         Cast(Ref(LAT), SqlType(Kind.DECIMAL, 3, 2)),  # NULL from ten
+        Cast(Ref(LAT), SqlType(Kind.DECIMAL, 4, 2)),  # 90 and as much again don't fit
         call("*", Ref(LAT), Ref(Column(5, "f", DOUBLE))),
         functions.case(((call(">", Ref(LAT), number(1.0)), Ref(LAT)),), number(5.0)),
         call(">", Ref(LAT), number(1.0)),
@@ -94,6 +95,14 @@ def test_roundings_are_slack(expression: Expression, slack: Fraction | int) -> N
 )
 def test_what_may_jump_has_no_drift(expression: Expression) -> None:
     assert found(expression) is None
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "round", "trunc"])
+def test_a_whole_number_may_be_larger_than_what_it_rounds(name: str) -> None:
+    drift = found(call(name, call("clamp", Ref(LAT), number(-63.5), number(63.5))))
+    assert drift is not None
+    assert drift.most is not None
+    assert drift.most >= 64
 
 
 def test_what_reads_no_place_stays() -> None:
