@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from dp_sql.errors import DPSQLError, ParameterError, QueryError
 from dp_sql.parser import examples
+from dp_sql.parser.growth import within_levels
 from dp_sql.schema.catalog import Catalog
 
 
@@ -20,10 +21,11 @@ def with_example(
     answered, else an aggregate over a table that the statement names.
 
     answer: plans a statement without reading protected rows; raises DPSQLError for one that isn't
-    answered.
+    answered. What is inside comes before a charge: levels beyond Python's are a QueryError there.
     """
     try:
-        yield
+        with within_levels():
+            yield
     except ParameterError:
         raise
     except QueryError as error:
@@ -37,7 +39,8 @@ def with_example(
 
 def _is_answered(text: str, answer: Callable[[str], object]) -> bool:
     try:
-        answer(text)
+        with within_levels():
+            answer(text)
     except DPSQLError:
         return False
     return True

@@ -161,6 +161,7 @@ class FromClause:
             if isinstance(cte, OpenName):
                 return Item(node, join, alias, None, node.copy())
             if isinstance(cte, PrivateRows):
+                self._statement.growth.use(node.name, cte.relation, node)
                 fresh = renumbered(cte, self._statement)
                 return Item(node, join, alias, self._blocks.rename(fresh, names, node), None)
             spec = self.spec(node)

@@ -10,6 +10,7 @@ from dp_sql.parser import nearby
 from dp_sql.parser.aggregates import is_interval
 from dp_sql.parser.blocks import Blocks
 from dp_sql.parser.empty import check_filled
+from dp_sql.parser.growth import balance, check_levels
 from dp_sql.parser.linear import form_of
 from dp_sql.parser.lists import unfold
 from dp_sql.parser.options import check_places
@@ -36,11 +37,14 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
     tree = parsed.tree
     named = isinstance(tree, exp.Select) and all(isinstance(i, exp.Alias) for i in tree.expressions)
     ends = _ends(tree)
+    balance(tree)
+    check_levels(text, tree)
     statement = Statement(text, catalog, describe)
     check_filled(statement, tree)
     unfold(tree, catalog)
     check_places(statement, parsed.tree)
     bound = Blocks(statement).query(parsed.tree, Environment({}), top=True)
+    statement.growth.check()
     if not isinstance(bound, OpenBlock):
         raise statement.not_private(
             f"the rows of a protected table can't be returned{bound.personal and ': '}{bound.personal}.",

@@ -61,7 +61,7 @@ def test_a_path_that_is_a_pattern_of_several_is_refused(
     _data(tmp_path / name, 1, suffix)
     with pytest.raises(SchemaError, match="pattern of files") as refused:
         dp_sql.connect(_schema(tmp_path / name, suffix, protection), ledger=":memory:")
-    assert refused.value.hint.startswith("rename the file or its folder")
+    assert str(refused.value.hint).startswith("rename the file or its folder")
     with pytest.raises(SchemaError, match="pattern of files"):
         inventory(tmp_path / name / f"f.{suffix}")
     (tmp_path / "link").symlink_to(name)
