@@ -118,10 +118,13 @@ def plan_measures(
     )
     pairs = pairs_of(aggregates)
     asked = dict.fromkeys(_asked(a) for a in aggregates if _is_graded(a))
+    of_each: dict[_Asked, list[Aggregate]] = {}
+    for aggregate in aggregates:
+        of_each.setdefault(_asked(aggregate), []).append(aggregate)
     stars = any(a.kind is AggregateKind.COUNT_STAR and a.bounds is None for a in aggregates)
     degrees: dict[_Asked, int] = {}  # 0: a plain sum
     for one in asked:
-        kinds = {a.kind for a in aggregates if _asked(a) == one}
+        kinds = {a.kind for a in of_each[one]}
         if kinds & set(_VARIANCES):
             degrees[one] = 2
         elif AggregateKind.AVG in kinds or AggregateKind.COUNT in kinds:
@@ -152,8 +155,8 @@ def plan_measures(
     room = max(1, int(_MOST_NOISE / (rows * noise.sides)))
     graded: dict[_Asked, Measure] = {}
     for one, degree in degrees.items():
-        asking = next(a for a in aggregates if _is_graded(a) and _asked(a) == one)
-        found = bounded(asking, one.argument, _widened(domain(one.argument), one))
+        first = next(a for a in of_each[one] if _is_graded(a))
+        found = bounded(first, one.argument, _widened(domain(one.argument), one))
         if one.bounds is not None and degree == 0:
             graded[one] = _sum_of_unit(one.argument, one.bounds, found, rows / noise.max_rows)
         elif degree == 0 and (found.low or found.high):
