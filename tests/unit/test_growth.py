@@ -225,7 +225,7 @@ def test_numbers_beyond_a_double_are_refused(cdnow: Connection, number: str) -> 
 
 
 def test_the_ends_of_a_product_of_products_stay_short(cdnow: Connection) -> None:
-    square = Domain(Fraction(-3), Fraction(10**12 + 1, 10**12), Fraction(1, 7))
+    square = Domain(Fraction(-3, 7), Fraction(10**12 + 1, 10**12), Fraction(1, 7))
     for _ in range(80):
         wider = intervals.short(intervals.multiply(square, square))
         exact = intervals.multiply(square, square)
