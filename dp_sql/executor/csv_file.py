@@ -32,15 +32,17 @@ class CsvFile:
 
         Claim:   which rows there are doesn't depend on a guess that one row could turn.
         Why:     the separator and the columns are those of the first line, quotes are double, and a
-                 line with more or fewer values is an error, not the end of a table.
-        Assumes: the first line names the columns.
+                 line with more or fewer values is an error, not the end of a table. Names of folders
+                 like c0=7 aren't values.
+        Assumes: the first line names the columns, and the path is no pattern of several
+                 (`sources.read_as_written`).
         Source:  [Dwork2006b]
         """
         columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(self.width))
         return (
             f"read_csv({text_literal(str(self.path))}, auto_detect = false, header = true, "
             f"delim = {text_literal(self.separator)}, quote = '\"', escape = '\"', "
-            f"columns = {{{columns}}})"
+            f"columns = {{{columns}}}, hive_partitioning = false)"
         )
 
     def malformed(self) -> EngineError:

@@ -18,7 +18,7 @@ from dp_sql.executor import staging
 from dp_sql.executor.csv_file import read_header
 from dp_sql.executor.database import DATA, FAILED, STAGE, STOPPED, Pairs, Row
 from dp_sql.executor.sources import Sources, require_bitwise, require_one_row
-from dp_sql.plan.sql_text import identifier, text_literal
+from dp_sql.plan.sql_text import identifier, parquet_rows, text_literal
 from dp_sql.schema.catalog import Catalog, TableSpec
 
 # Claim:   which expressions raise, and what they give, was measured under these settings.
@@ -150,10 +150,8 @@ class DuckDBEmbedded:
         self, connection: Any, file: Path | None, spec: TableSpec
     ) -> tuple[str, dict[str, tuple[str, str]]]:
         """Return what stands in FROM for a table, and name and type of its columns by lower case."""
-        if file is None:
-            source = f"source_.main.{identifier(spec.name)}"
-        else:
-            source = f"read_parquet({text_literal(str(file))})"
+        own = f"source_.main.{identifier(spec.name)}"
+        source = own if file is None else parquet_rows(str(file))
         try:
             found = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
         except duckdb.CatalogException:

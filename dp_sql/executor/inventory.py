@@ -18,7 +18,8 @@ import duckdb
 from dp_sql.dataclass import dataclass
 from dp_sql.errors import EngineError
 from dp_sql.executor.csv_file import column_names
-from dp_sql.plan.sql_text import text_literal
+from dp_sql.executor.sources import read_as_written
+from dp_sql.plan.sql_text import parquet_rows, text_literal
 
 DATA_FILES = (".parquet", ".csv")
 
@@ -56,7 +57,8 @@ class FoundTable:
 def inventory(place: Path) -> tuple[FoundTable, ...]:
     """Return the tables of a DuckDB file, of a Parquet or CSV file, or of a folder of such, by name.
 
-    Raises EngineError where there is no such place, no table in it, or it can't be read.
+    Raises EngineError where there is no such place, no table in it, or it can't be read, SchemaError
+    where a path is a pattern.
     """
     if place.is_dir():
         files = [f for f in sorted(place.iterdir()) if f.suffix.lower() in DATA_FILES]
@@ -77,13 +79,14 @@ def inventory(place: Path) -> tuple[FoundTable, ...]:
 
 
 def _of_file(file: Path) -> FoundTable:
+    read_as_written(file.resolve())
     if file.suffix.lower() == ".csv":
         columns = tuple(FoundColumn(name, None) for name in column_names(file))
         return FoundTable(file.stem, columns, file)
     with duckdb.connect(":memory:") as connection:
         try:
             rows = connection.execute(
-                f"DESCRIBE SELECT * FROM read_parquet({text_literal(str(file))})"
+                f"DESCRIBE SELECT * FROM {parquet_rows(str(file.resolve()))}"
             ).fetchall()
         except duckdb.Error:
             raise EngineError(f"{file.name!r} can't be read as a Parquet file.") from None
@@ -92,9 +95,10 @@ def _of_file(file: Path) -> FoundTable:
 
 
 def _of_database(file: Path) -> tuple[FoundTable, ...]:
+    read_as_written(file.resolve())
     with duckdb.connect(":memory:") as connection:
         try:
-            connection.execute(f"ATTACH {text_literal(str(file))} AS source_ (READ_ONLY)")
+            connection.execute(f"ATTACH {text_literal(str(file.resolve()))} AS source_ (READ_ONLY)")
         except duckdb.Error:
             raise EngineError(
                 f"{file.name!r} can't be opened: it is in use elsewhere, or is no DuckDB database.",

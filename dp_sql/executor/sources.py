@@ -13,6 +13,7 @@ from dp_sql.schema.catalog import Catalog, TableSpec
 from dp_sql.schema.sqltype import Kind
 
 _MEMORY = "duckdb://"
+_PATTERN = frozenset("*?[\\")
 _APART = ("a", "A", "a ", "\u00e1", "a\u0301", "\uff41", "a\u0001", "a\u00ad", "ss", "\u00df")
 """Texts that some collation takes for another of them: case, accent, composed, wide, ignored, sharp s."""
 
@@ -67,7 +68,7 @@ def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sou
     the schema file. database: overrides the schema's.
 
     Raises SchemaError for a table without a place, a source outside the folder or a place that
-    isn't supported; EngineError for a file that doesn't exist.
+    isn't supported or whose path is a pattern; EngineError for a file that doesn't exist.
     """
     url = database if database is not None else catalog.database
     if "://" in url and not url.startswith(_MEMORY):
@@ -81,6 +82,8 @@ def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sou
         raise EngineError(
             f"the database file {file.name!r} doesn't exist.", hint=f"look at {file.parent}"
         )
+    if file is not None:
+        read_as_written(file)
     files: dict[str, Path] = {}
     for name, spec in catalog.tables.items():
         if spec.source is None:
@@ -105,6 +108,7 @@ def locate(catalog: Catalog, data_dir: Path | None, database: str | None) -> Sou
                 f"the file {spec.source!r} of table {spec.name!r} doesn't exist.",
                 hint=f"look at {folder}, or name another folder: data_dir=…, --data-dir …",
             )
+        read_as_written(path)
         files[name] = path
     _check_distinct(catalog, files)
     return Sources(file, files)
@@ -117,6 +121,24 @@ def data_folder(catalog: Catalog, url: str, data_dir: Path | None) -> Path:
     if url.startswith(_MEMORY) or database_file(catalog, url) is not None:
         return _real(catalog.path.parent)
     return _resolve(catalog, url)
+
+
+def read_as_written(path: Path) -> None:
+    """Raise SchemaError where DuckDB would read other files than `path`. path: with links resolved.
+
+    Claim:   exactly the declared file is read.
+    Why:     DuckDB takes a path with *, ? or [ for a pattern, whichever folder's name it stands in,
+             and a backslash for a step into a folder; [*], which it takes for one star, it refuses
+             where `allowed_paths` and `enable_external_access` close the other files off.
+    Assumes: no other character of an absolute path has a meaning to it.
+    Source:  [DuckDB2025]
+    """
+    found = next((character for character in path.as_posix() if character in _PATTERN), None)
+    if found is not None:
+        raise SchemaError(
+            f"the path of {path.name!r} holds {found!r}, so DuckDB would read it as a pattern of files.",
+            hint=f"rename the file or its folder, without {found}: {path}",
+        )
 
 
 def _check_distinct(catalog: Catalog, files: dict[str, Path]) -> None:

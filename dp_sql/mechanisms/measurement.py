@@ -326,11 +326,18 @@ class _Task:
         costs in each part: to Δ2^2 for Gaussian noise, to Δ1 for all else.
         """
         joined: dict[tuple[Measure | BlockMeasure, bool, int], list[Place]] = {}
+        named: dict[
+            Place, tuple[Measure | BlockMeasure, int]
+        ] = {}  # and how many equal ones precede
+        for number, (plan, *_) in enumerate(self.parts):
+            seen: dict[Measure | BlockMeasure, int] = {}
+            for index, vector in enumerate(plan.vectors):
+                before = seen.get(vector.measure, 0)
+                named[number, index] = vector.measure, before
+                seen[vector.measure] = before + 1
         for place in self.noisy:
-            measures = [v.measure for v in self.parts[place[0]][0].vectors]
-            before = measures[: place[1]].count(measures[place[1]])
-            key = measures[place[1]], self.selects(place), before
-            joined.setdefault(key, []).append(place)
+            measure, before = named[place]
+            joined.setdefault((measure, self.selects(place), before), []).append(place)
         wanted = {
             key: min(self.parts[part][0].shares[i] for part, i in places)
             for key, places in joined.items()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from dp_sql.errors import DPSQLError, ParameterError, QueryError
+from dp_sql.errors import DPSQLError, ParameterError, Position, QueryError
 from dp_sql.parser import examples
+from dp_sql.parser.growth import within_levels
 from dp_sql.parser.leaner import leaner
 from dp_sql.schema.catalog import Catalog
 
@@ -23,17 +24,18 @@ def with_example(
     answered, else the statement without the part that isn't, else an aggregate over a table that it names.
 
     answer: plans a statement without reading protected rows; raises DPSQLError for one that isn't
-    answered.
+    answered. What is inside comes before a charge: levels beyond Python's are a QueryError there.
     """
     try:
-        yield
+        with within_levels():
+            yield
     except QueryError as error:
         if isinstance(error, ParameterError) and not error.tries:
             raise
         text = query if isinstance(query, str) else ""
         example = (
             _answered(error.tries, answer)
-            or _answered(filter(None, [leaner(text, error.position)]), answer)
+            or _answered(_leaner(text, error.position), answer)
             or examples.general(catalog, text)
         )
         if example is not None:
@@ -51,7 +53,8 @@ def _answered(tries: Iterable[str], answer: Callable[[str], object]) -> str | No
                 break
             left -= 1
             try:
-                answer(told)
+                with within_levels():
+                    answer(told)
             except QueryError as error:
                 told = next(iter(error.tries), None)
             except DPSQLError:
@@ -59,3 +62,12 @@ def _answered(tries: Iterable[str], answer: Callable[[str], object]) -> str | No
             else:
                 return told
     return None
+
+
+def _leaner(text: str, position: Position | None) -> list[str]:
+    """Return the statement without the part at a position, none where it has too many levels to look."""
+    try:
+        found = leaner(text, position)
+    except RecursionError:
+        return []
+    return [] if found is None else [found]

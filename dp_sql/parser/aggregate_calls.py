@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dp_sql.errors import InternalError, QueryError
+from dp_sql.errors import InternalError, Position, QueryError
 from dp_sql.parser import aggregates, contribution, rewrites, sample_calls
 from dp_sql.parser.bin_calls import Bins, bins_of
 from dp_sql.parser.choices import Asked, asked, result_type
@@ -79,6 +79,8 @@ class AggregateCalls:
         self._rows = rows
         self._values = values
         self.found: list[Aggregate] = []
+        self._names: dict[Aggregate, str] = {}  # of each that was found, itself without a name
+        self._placed: tuple[exp.Expr, Position | None] | None = None
 
     def columns(self, call: aggregates.Call) -> tuple[list[str], bool]:
         """Return the columns that a call stands for, and whether they are a list's.
@@ -342,17 +344,17 @@ class AggregateCalls:
         sample: Sample | None = None,
     ) -> str:
         """Return the released column of an aggregate, that of an equal one where there is one."""
-        name = f"a{len(self.found)}"
-        found = position_of(self._statement.text, call.node)
+        if self._placed is None or self._placed[0] is not call.node:
+            self._placed = call.node, position_of(self._statement.text, call.node)
+        found = self._placed[1]
         place = None if found is None else (self._statement.text, found)
         made = Aggregate(
-            name, kind, argument, type_, place, bounds, choice, values, second, entry, sample
+            "", kind, argument, type_, place, bounds, choice, values, second, entry, sample
         )
-        for known in self.found:
-            if replace(made, name=known.name) == known:  # places aren't compared
-                return known.name
-        self.found.append(made)
-        return name
+        if made not in self._names:  # places aren't compared
+            self._names[made] = f"a{len(self.found)}"
+            self.found.append(replace(made, name=self._names[made]))
+        return self._names[made]
 
     def _counted(self) -> str:
         columns = (n for s in self._scope.sources for n in s.columns)

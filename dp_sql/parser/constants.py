@@ -60,19 +60,24 @@ def number(statement: Statement, node: exp.Literal, *, negative: bool = False) -
                 raise OverflowError
             return Literal(value, sqltype.DOUBLE)
         decimal = Decimal(sign + text)
+        near = float(decimal)
+        if near in (float("inf"), float("-inf")):
+            raise OverflowError
     except (ArithmeticError, ValueError):
-        raise statement.wrong("this number can't be read or is too large.", node) from None
+        raise statement.wrong(
+            "this number can't be read or is too large.", node, hint="a number below 1.8e308"
+        ) from None
     if "." not in text:
         whole = int(decimal)
         for kind in (Kind.INTEGER, Kind.BIGINT, Kind.HUGEINT):
             low, high = INTEGER_BITS[kind]
             if low <= whole <= high:
                 return Literal(whole, SqlType(kind))
-        return Literal(float(whole), sqltype.DOUBLE)
+        return Literal(near, sqltype.DOUBLE)
     scale = len(text.split(".", 1)[1])
     digits = max(len(text.replace(".", "").lstrip("0")), scale, 1)
     if digits > 38:
-        return Literal(float(decimal), sqltype.DOUBLE)
+        return Literal(near, sqltype.DOUBLE)
     return Literal(decimal, SqlType(Kind.DECIMAL, digits, scale))
 
 

@@ -153,10 +153,14 @@ class Expressions:
         """Return the typed expression, or raise a QueryError with a caret under what is wrong."""
         if not isinstance(node, exp.Expr):
             raise self._statement.wrong("an expression is missing here.", None)
+        growth = self._statement.growth
+        growth.enter(node)
         try:
             return self._bind(node)
         except functions.TypeProblem as problem:
             raise self._statement.wrong(f"{problem}", node) from None
+        finally:
+            growth.leave()
 
     def bind_condition(self, node: exp.Expr) -> Expression:
         """Return a bound expression of type BOOLEAN."""
@@ -369,7 +373,8 @@ class Expressions:
         name = ascii_lower(node.name)
         if not node.table and name in self._aliases:
             inner = {k: v for k, v in self._aliases.items() if k != name}
-            return Expressions(self._scope, inner, self._hooks).bind(self._aliases[name])
+            with self._statement.growth.alias(node.name):
+                return Expressions(self._scope, inner, self._hooks).bind(self._aliases[name])
         raise self._scope.unknown(node)
 
     def _is(self, node: exp.Is) -> Expression:

@@ -12,7 +12,15 @@ from dp_sql.dataclass import dataclass
 from dp_sql.errors import QueryError
 from dp_sql.parser.correlated import outer_columns, outer_numbers
 from dp_sql.parser.expressions import Expressions
-from dp_sql.parser.from_forms import pivot_alias, spread, tests_in_items, unpivoted, with_laterals
+from dp_sql.parser.from_forms import (
+    alias_columns,
+    as_query,
+    pivot_alias,
+    spread,
+    tests_in_items,
+    unpivoted,
+    with_laterals,
+)
 from dp_sql.parser.join_tests import tests_in_where, tests_of_left
 from dp_sql.parser.joins import Step, Way, split
 from dp_sql.parser.joins import join as joined_rows
@@ -145,7 +153,7 @@ class FromClause:
             return self._group(node, join)
         check_turned(self._statement, node)
         alias = node.alias_or_name
-        names = [i.name for i in _alias_columns(node)]
+        names = [i.name for i in alias_columns(node)]
         if isinstance(node, exp.Table) and is_plain_table(node):
             for key, value in node.args.items():
                 if key not in ("this", "db", "catalog", "alias", "joins") and value not in (
@@ -161,6 +169,7 @@ class FromClause:
             if isinstance(cte, OpenName):
                 return Item(node, join, alias, None, node.copy())
             if isinstance(cte, PrivateRows):
+                self._statement.growth.use(node.name, cte.relation, node)
                 fresh = renumbered(cte, self._statement)
                 return Item(node, join, alias, self._blocks.rename(fresh, names, node), None)
             spec = self.spec(node)
@@ -316,7 +325,7 @@ class FromClause:
             joined.steps.append(step)
         columns = [self._statement.column(name, value.type) for name, value in made]
         named = tuple(Named(n, c) for (n, _), c in zip(made, columns, strict=True))
-        names = [i.name for i in _alias_columns(item.node)]
+        names = [i.name for i in alias_columns(item.node)]
         rows = joined.steps[0].rows
         made_rows = PrivateRows(rows.relation, named, rows.protected)
         own = Source(item.alias, self._blocks.rename(made_rows, names, item.node).columns)
@@ -363,7 +372,7 @@ class FromClause:
         """Return the rows of an item; what is LATERAL may read the items before it."""
         if item.rows is not None:
             return item.rows
-        names = [i.name for i in _alias_columns(item.node)]
+        names = [i.name for i in alias_columns(item.node)]
         spread_out = isinstance(item.node, exp.Unnest)
         read = outer_columns(item.node, self._env, before) if spread_out else []
         if read:
@@ -387,7 +396,7 @@ class FromClause:
             picked = self._blocks.query(item.node, self._env.inside(None), rows=True)
             if isinstance(picked, PrivateRows):  # of public tables: its keys keep their values
                 return self._blocks.rename(picked, names, item.node)
-        rows = self._blocks.stage(_as_query(item.tree), item.node, self._env)
+        rows = self._blocks.stage(as_query(item.tree), item.node, self._env)
         return self._blocks.rename(rows, names, item.node)
 
     def _way(self, item: Item, join: exp.Join) -> Way:
@@ -481,19 +490,6 @@ def _comma_groups(items: Sequence[Item]) -> list[Item]:
         else:
             result += [first, *rest]
     return result
-
-
-def _as_query(tree: exp.Expr) -> exp.Expr:
-    """Return what an item of FROM over open data gives, as a query."""
-    if isinstance(tree, exp.Subquery) and not tree.args.get("pivots"):
-        inner: exp.Expr = tree.this
-        return inner
-    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=tree))
-
-
-def _alias_columns(node: exp.Expr) -> list[exp.Identifier]:
-    alias = node.args.get("alias")
-    return list(alias.args.get("columns") or []) if isinstance(alias, exp.TableAlias) else []
 
 
 def _reads_releases(tree: exp.Expr) -> bool:

@@ -101,3 +101,17 @@ def pivot_alias(pivots: list[exp.Pivot]) -> str:
 
 def _certainly(names: Names, item: exp.Expr, column: exp.Column) -> bool:
     return bool(column.table or names.columns(item) is not None) and names.gives(item, column)
+
+
+def as_query(tree: exp.Expr) -> exp.Expr:
+    """Return what an item of FROM over open data gives, as a query."""
+    if isinstance(tree, exp.Subquery) and not tree.args.get("pivots"):
+        inner: exp.Expr = tree.this
+        return inner
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=tree))
+
+
+def alias_columns(node: exp.Expr) -> list[exp.Identifier]:
+    """Return the names of columns that stand after an item's alias."""
+    alias = node.args.get("alias")
+    return list(alias.args.get("columns") or []) if isinstance(alias, exp.TableAlias) else []

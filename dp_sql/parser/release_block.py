@@ -238,6 +238,13 @@ class ReleaseBlock:
 
     def _open(self, node: exp.Expr) -> exp.Expr:
         """Rewrite an expression above the aggregates."""
+        self._statement.growth.enter(node)
+        try:
+            return self._opened(node)
+        finally:
+            self._statement.growth.leave()
+
+    def _opened(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return self._grouping(node)
         if isinstance(node, exp.Anonymous) and aggregates.is_interval(node):
@@ -356,7 +363,8 @@ class ReleaseBlock:
                 for c in target.find_all(exp.Column)
             ) or aggregates.has_aggregate(target):
                 self._opening.append(name)
-                rewritten = self._open(target)
+                with self._statement.growth.alias(node.name):
+                    rewritten = self._open(target)
                 self._opening.pop()
                 return rewritten if isinstance(rewritten, exp.Column) else exp.Paren(this=rewritten)
         if self._scope.find(node) is None:

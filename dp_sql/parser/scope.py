@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from dp_sql.errors import NotPrivateError, ParameterError, QueryError, UnsupportedSQLError
 from dp_sql.parser import rewrites
+from dp_sql.parser.growth import Growth
 from dp_sql.parser.nearby import beside_public
 from dp_sql.parser.spans import Span, call_span, function_span, name_span, replaced
 from dp_sql.parser.text import nearest, position_of
@@ -81,7 +82,12 @@ class Statement:
     public_tables: set[str] = field(default_factory=set)
     notes: dict[str, None] = field(default_factory=dict)  # in order, each once
     clauses: int = 0  # privacy clauses that were read
+    growth: Growth = field(init=False)
     _numbers: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin to count."""
+        self.growth = Growth(self.text)
 
     def column(self, name: str, kind: SqlType, *, nullable: bool = True) -> Column:
         """Return a column with a fresh number."""

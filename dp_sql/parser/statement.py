@@ -11,6 +11,7 @@ from dp_sql.parser.aggregates import is_interval
 from dp_sql.parser.bare_items import bare_items
 from dp_sql.parser.blocks import Blocks
 from dp_sql.parser.empty import check_filled
+from dp_sql.parser.growth import balance, check_levels
 from dp_sql.parser.linear import form_of
 from dp_sql.parser.lists import unfold
 from dp_sql.parser.options import check_places
@@ -38,11 +39,14 @@ def parse(text: str, catalog: Catalog, describe: Describe | None = None) -> Quer
     named = isinstance(tree, exp.Select) and all(isinstance(i, exp.Alias) for i in tree.expressions)
     ends = _ends(tree)
     bare = None if named else bare_items(tree, parsed.plain, parsed.tokens, ends)
+    balance(tree)
+    check_levels(text, tree)
     statement = Statement(text, catalog, describe)
     check_filled(statement, tree)
     unfold(tree, catalog)
     check_places(statement, parsed.tree)
     bound = Blocks(statement).query(parsed.tree, Environment({}), top=True)
+    statement.growth.check()
     if not isinstance(bound, OpenBlock):
         raise statement.not_private(
             f"the rows of a protected table can't be returned{bound.personal and ': '}{bound.personal}.",

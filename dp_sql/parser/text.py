@@ -27,6 +27,7 @@ from dp_sql.parser.misread import misread
 
 MAX_LENGTH = 100_000  # characters
 MAX_DEPTH = 40  # nested parentheses, brackets and CASEs: the parser recurses
+MAX_DIGITS = 400  # of a number: a DOUBLE ends at 309
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # its warnings would print the statement
 
@@ -177,6 +178,13 @@ def _tokens(text: str, dialect: DuckDB) -> list[Token]:
                 hint="write numbers in decimal, and a space before a word",
                 text=text,
                 position=_at(text, previous.start, token.end - previous.start + 1),
+            )
+        if kind == TokenType.NUMBER and len(token.text) > MAX_DIGITS:
+            raise QueryError(
+                f"a number has at most {MAX_DIGITS} characters.",
+                hint="12 digits, and an exponent: 1e300",
+                text=text,
+                position=place_of(text, token),
             )
         previous = token
         if kind in _OTHER_STRINGS or (kind not in _QUOTED and _ODD.search(token.text)):

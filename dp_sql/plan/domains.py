@@ -34,7 +34,7 @@ def domain_of(expression: Expression, columns: Mapping[int, Domain]) -> Domain:
             return _case(((condition, chosen),), otherwise, columns)
         case Call(function=name, args=args, type=type_):
             inner = tuple(domain_of(arg, columns) for arg in args)
-            return _stepped(FUNCTIONS[name].domain(inner, args), type_)
+            return _stepped(intervals.short(FUNCTIONS[name].domain(inner, args)), type_)
         case Case(branches=branches, otherwise=otherwise):
             return _case(branches, otherwise, columns)
         case Cast(operand=operand, type=type_):

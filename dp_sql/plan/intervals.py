@@ -13,6 +13,11 @@ from dp_sql.plan.domain import UNKNOWN, Domain
 
 WIDER = Fraction(1, 10**12)  # relative, of an end that was computed in floating point
 Number = Fraction | None
+_LARGEST, _FINEST, _LONG = (
+    1100,
+    600,
+    4096,
+)  # bits: of an end, behind its point, of one that is shortened
 
 
 def interval(low: int | Fraction, high: int | Fraction, step: int | Fraction | None = 1) -> Domain:
@@ -125,6 +130,25 @@ def widened(a: Domain) -> Domain:
         None if a.low is None else a.low - abs(a.low) * WIDER,
         None if a.high is None else a.high + abs(a.high) * WIDER,
         a.step,
+        a.max_length,
+    )
+
+
+def short(a: Domain) -> Domain:
+    """Return the domain with ends and a step of a few hundred digits at most, no narrower.
+
+    Products of products double the digits of an exact end at each level. No value of any type is as
+    large as 2^_LARGEST; what is nearer to 0 than 2^-_FINEST counts as that.
+    """
+    exact = [n for n in (a.low, a.high, a.step) if n is not None]
+    if all(n.numerator.bit_length() + n.denominator.bit_length() < _LONG for n in exact):
+        return a
+    low = None if a.low is None else Fraction(math.floor(a.low * 2**_FINEST), 2**_FINEST)
+    high = None if a.high is None else Fraction(math.ceil(a.high * 2**_FINEST), 2**_FINEST)
+    return Domain(
+        None if low is None or abs(low) > 2**_LARGEST else low,
+        None if high is None or abs(high) > 2**_LARGEST else high,
+        None,
         a.max_length,
     )
 

@@ -72,6 +72,17 @@ def text_literal(value: str) -> str:
     return parts[0] if len(parts) == 1 else "(" + " || chr(0) || ".join(parts) + ")"
 
 
+def parquet_rows(file: str) -> str:
+    """Return what stands in FROM for a Parquet file. file: its path.
+
+    Claim:   its columns are what the file holds.
+    Why:     names of folders like u=7 would stand in their place, unless hive_partitioning is false.
+    Assumes: no character of the path is a sign of a pattern (`sources.read_as_written`).
+    Source:  [DuckDB2025]
+    """
+    return f"read_parquet({text_literal(file)}, hive_partitioning = false)"
+
+
 def once(text: str, body: Callable[[str], str]) -> str:
     """Return `body` of a text that it may mention several times, evaluated and written once.
 

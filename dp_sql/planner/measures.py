@@ -118,10 +118,11 @@ def plan_measures(
     )
     pairs = pairs_of(aggregates)
     asked = dict.fromkeys(_asked(a) for a in aggregates if _is_graded(a))
+    of_each = _of_each(aggregates)
     stars = any(a.kind is AggregateKind.COUNT_STAR and a.bounds is None for a in aggregates)
     degrees: dict[_Asked, int] = {}  # 0: a plain sum
     for one in asked:
-        kinds = {a.kind for a in aggregates if _asked(a) == one}
+        kinds = {a.kind for a in of_each[one]}
         if kinds & set(_VARIANCES):
             degrees[one] = 2
         elif AggregateKind.AVG in kinds or AggregateKind.COUNT in kinds:
@@ -152,8 +153,7 @@ def plan_measures(
     room = max(1, int(_MOST_NOISE / (rows * noise.sides)))
     graded: dict[_Asked, Measure] = {}
     for one, degree in degrees.items():
-        asking = next(a for a in aggregates if _is_graded(a) and _asked(a) == one)
-        found = bounded(asking, one.argument, _widened(domain(one.argument), one))
+        found = bounded(of_each[one][0], one.argument, _widened(domain(one.argument), one))
         if one.bounds is not None and degree == 0:
             graded[one] = _sum_of_unit(one.argument, one.bounds, found, rows / noise.max_rows)
         elif degree == 0 and (found.low or found.high):
@@ -219,6 +219,14 @@ def _asked(aggregate: Aggregate) -> _Asked:
     if aggregate.bounds is None:
         return _Asked(argument)
     return _Asked(argument, aggregate.bounds, aggregate.kind)
+
+
+def _of_each(aggregates: tuple[Aggregate, ...]) -> dict[_Asked, list[Aggregate]]:
+    """Return the aggregates by what they ask sums of, those that need bounds first."""
+    found: dict[_Asked, list[Aggregate]] = {}
+    for aggregate in sorted(aggregates, key=_is_graded, reverse=True):
+        found.setdefault(_asked(aggregate), []).append(aggregate)
+    return found
 
 
 def _is_graded(aggregate: Aggregate) -> bool:

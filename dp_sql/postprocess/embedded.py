@@ -17,7 +17,7 @@ from dp_sql.executor.database import STOPPED
 from dp_sql.mechanisms.planar import PlanarLaplace
 from dp_sql.mechanisms.sampler import Sampler
 from dp_sql.plan.release import GROUP_NUMBER, Residual, ShownOrder
-from dp_sql.plan.sql_text import identifier, text_literal
+from dp_sql.plan.sql_text import identifier, parquet_rows, text_literal
 from dp_sql.postprocess.processor import ABOVE, PostProcessor, exceeded
 from dp_sql.postprocess.released import Answer, Columns, ReleasedColumn, shown_columns
 from dp_sql.schema.catalog import Catalog
@@ -100,7 +100,7 @@ class DuckDBPostProcessor(PostProcessor):
                 )
                 run(
                     f'CREATE VIEW "public".{identifier(name)} AS SELECT {items} '
-                    f"FROM read_parquet({text_literal(files[name])})"
+                    f"FROM {parquet_rows(files[name])}"
                 )
                 self._loaded.add(name)
         run(f"SET allowed_paths = [{', '.join(text_literal(f) for f in files.values())}]")
