@@ -137,11 +137,11 @@ def fuzz(connections: dict[str, dp_sql.Connection], seed: str, count: int) -> Co
 def test_mutated_statements_are_answered_or_refused(
     connections: dict[str, dp_sql.Connection],
 ) -> None:
-    seen = fuzz(connections, "fuzz", 500)
+    seen = fuzz(connections, "fuzz", 200)
     print(f"\nfuzz: {sum(seen.values())} statements, {dict(seen)}")  # noqa: T201
-    assert sum(seen.values()) == 500
-    assert seen["answered"] >= 20
-    assert seen["QueryError"] >= 50
+    assert sum(seen.values()) == 200
+    assert seen["answered"] >= 8
+    assert seen["QueryError"] >= 20
 
 
 @pytest.mark.slow

@@ -101,15 +101,15 @@ def examine(
 
 
 def test_hostile_rows_change_nothing_but_numbers(worlds: list[World]) -> None:
-    counts = examine(worlds, (f"hostile-{i}" for i in range(60)))
+    counts = examine(worlds, (f"hostile-{i}" for i in range(44)))
     print(f"\nnoninterference: {dict(counts)}, 4 data sets each")  # noqa: T201
-    assert counts["answered"] >= 38
+    assert counts["answered"] >= 26
 
 
 def test_hostile_rows_of_a_person_change_nothing_but_numbers(worlds: list[World]) -> None:
-    counts = examine(worlds, (f"person-{i}" for i in range(50)), person_attack)
+    counts = examine(worlds, (f"person-{i}" for i in range(36)), person_attack)
     print(f"\nnoninterference, persons: {dict(counts)}, 4 data sets each")  # noqa: T201
-    assert counts["answered"] >= 18
+    assert counts["answered"] >= 12
 
 
 @pytest.mark.slow

@@ -45,8 +45,8 @@ COUNTS: Counter[str] = Counter()
 REASONS: Counter[str] = Counter()
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(1000), Fraction(1, 10**13))
 MOST_NEIGHBOURS = 3
-ZEROED = 12
-STATEMENTS = 26
+ZEROED = 9
+STATEMENTS = 18
 """How many statements of each family are tried."""
 
 MOST_REFUSED: dict[str, float] = {

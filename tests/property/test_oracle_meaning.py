@@ -26,7 +26,7 @@ from dp_sql.errors import InternalError, QueryError
 from dp_sql.executor.duckdb_embedded import PINNED
 
 EPSILON, DELTA = Fraction(10**12), Fraction(1, 10**9)
-DATABASES = 3
+DATABASES = 2
 STATEMENTS = 6
 """How many statements of each family are tried, each on every database."""
 
