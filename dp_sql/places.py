@@ -58,35 +58,30 @@ def ledger_place(
     }
     wanted = {Sources(file, files).identity(n, spec): spec.name for n, spec in protected.items()}
     place = folder / "dp_sql.ledger" if file is None else file.with_name(f"{file.name}.ledger")
-    if asked is not None:
-        others = set() if _same(asked, place) else {place}
-        _require_alone(asked, others, wanted, gone=file is not None)
-        return asked
-    if file is not None:
-        others = set() if place.exists() else set(file.parent.glob("*.ledger")) - {place}
-        _require_alone(place, others, wanted, gone=True)
-        return place
-    others = {parent / place.name for path in files.values() for parent in path.parents} - {place}
-    _require_alone(place, others, wanted, gone=False)
     former = catalog.path.with_suffix(".ledger")
-    if former.exists() and not place.exists():
+    if asked is None and file is None and former.exists() and not place.exists():
         raise LedgerError(
             f"The ledger of these data is {place}; {former} has the name of the schema.",
             hint=f"move that file there, with its -wal, or write `ledger: {former.name}` in the schema",
         )
-    return place
+    chosen = place if asked is None else asked
+    others = {parent / "dp_sql.ledger" for path in files.values() for parent in path.parents}
+    if asked is not None:
+        others.add(place)
+    elif not place.exists():
+        others.update(place.parent.glob("*.ledger"))
+    _require_alone(chosen, {o for o in others if not _same(chosen, o)}, wanted)
+    return chosen
 
 
 def _same(asked: str | Path, place: Path) -> bool:
     return isinstance(asked, Path) and os.path.realpath(asked) == os.path.realpath(place)
 
 
-def _require_alone(
-    place: str | Path, others: set[Path], wanted: Mapping[str, str], *, gone: bool
-) -> None:
-    """Raise LedgerError where one of some ledgers knows the data of a table; others as `holds` does."""
+def _require_alone(place: str | Path, others: set[Path], wanted: Mapping[str, str]) -> None:
+    """Raise LedgerError where one of some ledgers knows the data of a table, as `holds` finds it."""
     for other in sorted(others):
-        if other.is_file() and holds(other, wanted, gone=gone):
+        if other.is_file() and holds(other, wanted):
             raise LedgerError(
                 f"The ledger {other} knows these data; {place_text(place)} would be a second one.",
                 hint="name it by `ledger: …` in the schema; or move it there, with its -wal",

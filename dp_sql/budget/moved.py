@@ -87,14 +87,12 @@ def _either(accounts: list[str]) -> str:
     return f'`id: "{accounts[0]}"` in the schema where it is the same, another `id` for a budget of its own'
 
 
-def holds(ledger: Path, wanted: Mapping[str, str], *, gone: bool) -> bool:
+def holds(ledger: Path, wanted: Mapping[str, str]) -> bool:
     """Return whether a ledger in a file knows the data of a table; False where it can't be read.
 
-    wanted: names by identity. gone: whether a file that is gone counts, as in `account_of`.
+    wanted: names by identity. It may know them under a place where they aren't any more.
     """
     known = known_tables(ledger)
-    if not gone:
-        known = [(identity, "") for identity, _ in known]
     identities = {identity for identity, _ in known}
     for identity, name in wanted.items():
         with suppress(LedgerError):

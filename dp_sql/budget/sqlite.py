@@ -175,8 +175,9 @@ def _create(path: Path) -> None:
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             _make(connection)
             connection.commit()
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # raises where a disk is full
         finally:
-            connection.close()  # moves the log into the file and removes the log
+            connection.close()
         with suppress(FileExistsError):
             os.link(draft, path)
         _sync_folder(path.parent)

@@ -162,3 +162,28 @@ def test_a_table_of_another_name_is_the_owners_to_tell(database: Path, tmp_path:
     assert spent(path, "others")
     path.write_text(text.replace("owner: id", "owner: id\n    id: mine"))
     assert not spent(path, "others")
+
+
+def test_another_database_beside_the_same_files_is_no_second_budget(tmp_path: Path) -> None:
+    files, apart = tmp_path / "files", tmp_path / "apart"
+    for folder in (files, apart):
+        folder.mkdir()
+    (files / "p.csv").write_text("id\n1\n2\n")
+    path = schema(files / "s.yaml", "p.csv")
+    with dp_sql.connect(path, in_process=True) as connection:
+        connection.sql(COUNT, epsilon="0.5")
+    empty = apart / "e.duckdb"
+    duckdb.connect(str(empty)).close()
+    where = {"database": f"duckdb:///{empty}", "data_dir": files}
+    with pytest.raises(LedgerError, match="would be a second one"):
+        spent(path, **where)  # type: ignore[arg-type]
+    (files / "dp_sql.ledger").rename(files / "e.duckdb.ledger")
+    with pytest.raises(LedgerError, match="would be a second one"):
+        spent(path)
+
+
+def test_files_that_moved_below_their_ledger_have_no_second_one(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "below" / "p.csv").rename(folder / "sub" / "p.csv")
+    with pytest.raises(LedgerError, match="would be a second one"):
+        spent(schema(folder / "b.yaml", "p.csv"), data_dir=folder / "sub")
