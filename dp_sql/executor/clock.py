@@ -7,7 +7,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+from dp_sql.errors import EngineError
 
 
 class Clock:
@@ -20,13 +22,15 @@ class Clock:
         self._thread: threading.Thread | None = None
 
     def start(self, seconds: float, stop: Callable[[], None]) -> object:
-        """Call `stop`, from another thread, after that time. Returns what `end` takes."""
+        """Call `stop`, from another thread, after that time. Returns what `end` takes.
+
+        Raises EngineError where no thread can be started: without a clock nothing may run.
+        """
         limit, due = object(), time.monotonic() + seconds
         with self._changed:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = _started(self._run)
             self._limits[limit] = due, stop
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="dpsql-clock", daemon=True)
-                self._thread.start()
             if due < self._looks:  # else it looks before: limits that ended in time wake nobody
                 self._changed.notify()
         return limit
@@ -42,9 +46,24 @@ class Clock:
                 now = time.monotonic()
                 for limit in [one for one, (due, _) in self._limits.items() if due <= now]:
                     _, stop = self._limits.pop(limit)
-                    threading.Thread(target=stop, daemon=True).start()  # it may wait, or fail
+                    try:
+                        _started(stop)  # it may wait, or fail
+                    except EngineError:  # no thread is left: in this one, which the others wait for
+                        with suppress(Exception):
+                            stop()
                 self._looks = min((due for due, _ in self._limits.values()), default=math.inf)
                 self._changed.wait(min(self._looks - now, threading.TIMEOUT_MAX))
+
+
+def _started(run: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=run, name="dpsql-clock", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        raise EngineError(
+            "this process can start no thread, so nothing would end a statement in time."
+        ) from None
+    return thread
 
 
 _clock = Clock()

@@ -34,6 +34,7 @@ class HeldWorker(ABC):
         self._guard = threading.RLock()
         self._running: object | None = None  # the call that the worker answers now
         self._stopped = False
+        self._killed = False  # the worker, in the call that runs or ran last
         self._closed = False
         self._held = _Held(program, spills=spills)
         self._ended = weakref.finalize(self, self._held.end)
@@ -106,7 +107,7 @@ class HeldWorker(ABC):
         """
         call = object()
         with self._guard:
-            self._running, self._stopped = call, False
+            self._running, self._stopped, self._killed = call, False, False
         done = False
         try:
             with within(seconds, lambda: self._kill(call, process)):
@@ -117,13 +118,17 @@ class HeldWorker(ABC):
         finally:
             with self._guard:
                 self._running = None
-            if not done:
+                whole = (
+                    done and not self._killed
+                )  # a stop that came late is for this call, not the next
+            if not whole:
                 self._held.end()
 
     def _kill(self, call: object, process: spawn.WorkerProcess) -> None:
         """Stop a worker that still answers that call."""
         with self._guard:
             if self._running is call:
+                self._killed = True
                 process.kill()
 
     @contextmanager
@@ -138,7 +143,7 @@ class HeldWorker(ABC):
         """Stop the statement that runs now, with its worker."""
         with self._guard:
             if self._running is not None and self._held.process is not None:
-                self._stopped = True
+                self._stopped = self._killed = True
                 self._held.process.kill()
 
     def close(self) -> None:

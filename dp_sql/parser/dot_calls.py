@@ -20,6 +20,9 @@ _INSIDE = (
     exp.Column, exp.DataType, exp.Between, exp.Star,
 )  # fmt: skip
 
+MAX_DOTS = 30
+"""How many names and calls may stand behind one another with dots: each is read with all before it."""
+
 Builder = Callable[..., exp.Expr]
 
 
@@ -46,6 +49,20 @@ def in_front(tree: exp.Expr, builders: Mapping[str, Builder], dialect: Any) -> N
             made.meta.update(call.meta)
             made.meta[BEHIND] = True
             dot.replace(made)
+
+
+def longest_chain(tree: exp.Expr) -> int:
+    """Return how many dots stand behind one another at most."""
+    longest = 0
+    for dot in tree.find_all(exp.Dot):
+        if isinstance(dot.parent, exp.Dot):
+            continue
+        node: exp.Expr = dot
+        count = 0
+        while isinstance(node, exp.Dot):
+            node, count = node.this, count + 1
+        longest = max(longest, count)
+    return longest
 
 
 def _built(

@@ -22,7 +22,7 @@ from dp_sql.parser.dialect import (
     is_google,
     without,
 )
-from dp_sql.parser.dot_calls import in_front
+from dp_sql.parser.dot_calls import MAX_DOTS, in_front, longest_chain
 from dp_sql.parser.misread import misread
 
 MAX_LENGTH = 100_000  # characters
@@ -138,7 +138,15 @@ def parse_text(text: str) -> Parsed:
     if len(trees) > 1 or isinstance(trees[0], exp.Block):
         raise UnsupportedSQLError("one statement at a time.", hint="send them one by one")
     tree = trees[0]
-    in_front(tree, parser.FUNCTIONS, dialect)
+    if longest_chain(tree) > MAX_DOTS:
+        raise QueryError(
+            f"the statement is nested too deeply: more than {MAX_DOTS} dots behind one another.",
+            hint="f(x) for x.f(), and WITH for the inner parts",
+        )
+    try:
+        in_front(tree, parser.FUNCTIONS, dialect)
+    except (ValueError, TypeError, AttributeError, IndexError, KeyError):  # bugs of its builders
+        raise QueryError("this text can't be read as SQL.") from None
     if isinstance(tree, exp.Subquery):
         tree = tree.unnest()
     if not isinstance(tree, exp.Select | exp.SetOperation):

@@ -130,7 +130,7 @@ MUTANTS: dict[str, tuple[object, str, Callable[..., object]]] = {
     "copies count once": (contribution, "_times", lambda row, _: row),
     "copies lie in a group each": (contribution, "change_of_copies", _apart),
     "a row has one key": (contribution, "_groups", lambda *_, **__: 1),
-    "a row has one value": (histogram, "require_bounded", lambda _: 1),
+    "a row has one value": (histogram, "bounded_rows", lambda *_: 1),
     "a row is in one group": (histogram, "_groups", lambda *_, **__: 1),
 }
 

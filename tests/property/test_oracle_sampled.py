@@ -220,7 +220,7 @@ MUTANTS: dict[str, tuple[Callable[[], None], object, str, Callable[..., object]]
         ),
     ),
     "a row that is joined twice lies in one block": (
-        joined_twice, histogram, "require_bounded", lambda _: 1,
+        joined_twice, histogram, "bounded_rows", lambda *_: 1,
     ),
     "all copies of a row in one group": (
         spread_out, histogram, "blocks_moved",

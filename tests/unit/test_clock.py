@@ -4,6 +4,9 @@ import os
 import threading
 import time
 
+import pytest
+
+from dp_sql.errors import EngineError
 from dp_sql.executor.clock import Clock, within
 
 SOON, LATE = 0.02, 60.0
@@ -55,3 +58,24 @@ def test_a_fork_has_a_clock_of_its_own() -> None:
                 os._exit(0 if stopped.wait(5) else 1)
         _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_a_clock_whose_threads_could_not_start_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    clock.end(clock.start(LATE, lambda: None))
+    start = threading.Thread.start
+
+    def fail(self: threading.Thread) -> None:
+        if self is not clock._thread:
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    stopped, after = threading.Event(), threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        clock.start(SOON, stopped.set)
+        assert stopped.wait(LATE)
+        with pytest.raises(EngineError, match="can start no thread"):
+            Clock().start(SOON, stopped.set)
+    clock.start(SOON, after.set)
+    assert after.wait(LATE)

@@ -231,7 +231,7 @@ def test_a_least_number_of_units_is_for_sets_with_keys(people: dp_sql.Connection
         ("SELECT GROUPING(city), COUNT(*) FROM people", QueryError, "GROUPING takes keys"),
         ("SELECT GROUPING(kind) FROM people GROUP BY ROLLUP (city)", QueryError, "kind"),
         ("SELECT GROUPING(COUNT(*)) FROM people GROUP BY ROLLUP (city)", QueryError, "GROUPING takes keys"),
-        ("SELECT city, COUNT(*) FROM people GROUP BY city WITH ROLLUP", UnsupportedSQLError, "ROLLUP"),
+        ("SELECT city, COUNT(*) FROM people GROUP BY CUBE (city) WITH ROLLUP", UnsupportedSQLError, "ROLLUP"),
         ("SELECT kind FROM people GROUP BY ROLLUP (city)", QueryError, "kind"),
         ("SELECT COUNT(*) FROM people GROUP BY ROLLUP (3)", QueryError, "columns"),
     ],

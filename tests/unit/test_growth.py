@@ -247,3 +247,15 @@ def test_the_ends_of_a_product_of_products_stay_short(cdnow: Connection) -> None
 def test_what_is_counted_is_every_node() -> None:
     value = Domain(Fraction(1), Fraction(2))
     assert growth.size((value, (value, 3, "a"), None)) == 2
+
+
+def test_a_long_chain_of_dots_is_refused_before_it_is_read(cdnow: Connection) -> None:
+    for chain in ("cds" + ".abs()" * 2000, "a" + ".b" * 5000 + ".lower()"):
+        with pytest.raises(QueryError, match="nested too deeply"):
+            cdnow.explain(f"SELECT COUNT(*) FROM purchases WHERE {chain} = 1")
+    cdnow.explain(f"SELECT COUNT(*) FROM purchases WHERE cds{'.abs()' * 20} = 1", epsilon=1)
+
+
+def test_a_call_behind_a_dot_that_no_builder_reads_is_a_query_error(cdnow: Connection) -> None:
+    with pytest.raises(QueryError):
+        cdnow.explain("SELECT SUM(cds.VAR_MAP()) FROM purchases", epsilon=1)
