@@ -19,6 +19,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -79,7 +80,10 @@ class SQLiteStore(Store):
         try:
             if self.path is None:
                 _make(connection)
+            else:
+                _check_version_table(connection, self.name)
             _upgrade(connection)
+            _check_rules(connection, self.name)
         except BaseException:
             connection.close()
             raise
@@ -218,6 +222,35 @@ def _make(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _check_version_table(connection: sqlite3.Connection, name: str) -> None:
+    """Raise LedgerError where the version isn't a table's: reading a view could take for ever."""
+    asked = "SELECT type FROM sqlite_master WHERE lower(name) = 'schema_version'"
+    if [str(kind) for (kind,) in connection.execute(asked)] not in ([], ["table"]):
+        raise _damaged(name)
+
+
+def _rules(connection: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
+    """Return kind, name and text of what isn't a table or index: triggers could undo a charge."""
+    asked = "SELECT type, name, sql FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+    return frozenset(
+        (str(kind), str(name), str(sql)) for kind, name, sql in connection.execute(asked)
+    )
+
+
+def _check_rules(connection: sqlite3.Connection, name: str) -> None:
+    """Raise LedgerError where the triggers and views aren't those of a ledger."""
+    if _rules(connection) != _own_rules():
+        raise _damaged(name)
+
+
+@cache
+def _own_rules() -> frozenset[tuple[str, str, str]]:
+    """Return the triggers and views of a new ledger."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        _make(connection)
+        return _rules(connection)
+
+
 def _upgrade(connection: sqlite3.Connection) -> None:
     """Give a ledger of an earlier version this layout, durably; do nothing where it has it.
 
@@ -239,7 +272,12 @@ def _upgrade(connection: sqlite3.Connection) -> None:
 
 def _configure(connection: sqlite3.Connection, path: Path | None) -> None:
     """Make every commit durable, or raise LedgerError where the file system can't have it so."""
-    for pragma in ("foreign_keys = ON", "cell_size_check = ON", "fullfsync = ON"):
+    for pragma in (
+        "foreign_keys = ON",
+        "cell_size_check = ON",
+        "fullfsync = ON",
+        "trusted_schema = OFF",
+    ):
         connection.execute(f"PRAGMA {pragma}")
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA synchronous = FULL")

@@ -115,6 +115,24 @@ def test_a_ledger_without_its_tables_is_damaged(path: Path) -> None:
         open_ledger(path)
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON entries BEGIN DELETE FROM entries WHERE id = NEW.id; END",
+        "CREATE TRIGGER t BEFORE INSERT ON statements BEGIN SELECT RAISE(IGNORE); END",
+        "CREATE VIEW v AS SELECT 1",
+        "DROP TRIGGER entries_follow_raises",
+        """DROP TABLE schema_version; CREATE VIEW schema_version AS WITH RECURSIVE r(version) AS
+        (SELECT 1 UNION ALL SELECT version FROM r) SELECT max(version) AS version FROM r""",
+    ],
+)
+def test_a_ledger_with_rules_of_another_is_damaged(path: Path, rule: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(rule)
+    with pytest.raises(LedgerError, match="damaged"):
+        open_ledger(path)
+
+
 def test_damaged_text_in_an_error_of_sqlite_is_damage_too(path: Path) -> None:
     # SQLite quotes the statement that made the table, which is no UTF-8 any more
     whole = path.read_bytes()
