@@ -158,7 +158,7 @@ class Blocks:
                     if sample
                     else None,
                 )
-        groups_to_distinct(node)
+        groups_to_distinct(node, env, self._statement.catalog)
         env, kept = self._ctes(node, env)
         clause = FromClause(self._statement, self, env)
         items = clause.items(node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -11,9 +11,11 @@ from dp_sql.dataclass import dataclass
 from dp_sql.errors import InternalError
 from dp_sql.parser import aggregates
 from dp_sql.parser.joins import Step
+from dp_sql.parser.own_names import Names, sources
+from dp_sql.parser.scope import Environment
 from dp_sql.plan.expression import Column
 from dp_sql.plan.rows import GroupRows, Rows
-from dp_sql.schema.catalog import ascii_lower
+from dp_sql.schema.catalog import Catalog, ascii_lower
 from dp_sql.sensitivity.ownership import all_scans
 
 _OF_VALUES = (
@@ -73,7 +75,7 @@ def is_of_values(call: aggregates.Call) -> bool:
     return call.name in _OF_VALUES or (call.name == "COUNT" and call.distinct)
 
 
-def groups_to_distinct(node: exp.Select) -> None:
+def groups_to_distinct(node: exp.Select, env: Environment, catalog: Catalog) -> None:
     """Write each GROUP BY without an aggregate that a block counts the rows of as DISTINCT.
 
     It is the block's only item of FROM, in parentheses or by the name of a CTE of the block's own
@@ -84,7 +86,7 @@ def groups_to_distinct(node: exp.Select) -> None:
         return
     item = clause.this
     inner = item.this if isinstance(item, exp.Subquery) else _cte(node, item)
-    added = _keys_to_add(inner) if isinstance(inner, exp.Select) else None
+    added = _keys_to_add(inner, node, env, catalog) if isinstance(inner, exp.Select) else None
     if isinstance(inner, exp.Select) and added is not None:
         for place, key in enumerate(added):
             name = exp.to_identifier(f"key {place} of the group", quoted=True)
@@ -114,10 +116,13 @@ def _only_counts(node: exp.Select) -> bool:
     return bool(found) and all(isinstance(n, exp.Count | exp.Filter) for n in found)
 
 
-def _keys_to_add(inner: exp.Select) -> list[exp.Expr] | None:
+def _keys_to_add(
+    inner: exp.Select, node: exp.Select, env: Environment, catalog: Catalog
+) -> list[exp.Expr] | None:
     """Return the keys that a select list lacks to have one row for each combination of its values.
 
-    None for a block that is more than a GROUP BY without aggregates.
+    None for a block that is more than a GROUP BY without aggregates of its keys. An alias stands for
+    a key only where no source of the block has a column of that name.
     """
     group = inner.args.get("group")
     others = ("having", "qualify", "limit", "offset", "windows")
@@ -129,22 +134,63 @@ def _keys_to_add(inner: exp.Select) -> list[exp.Expr] | None:
     parts = [*items, *([inner.args["order"]] if inner.args.get("order") else [])]
     if any(aggregates.has_aggregate(part) or part.find(exp.Window, exp.Star) for part in parts):
         return None
-    shown = [item.unalias() for item in items]
-    names = {ascii_lower(item.alias) for item in items if isinstance(item, exp.Alias)}
-    read = {ascii_lower(c.name) for item in shown for c in item.find_all(exp.Column)}
-
-    def stands(key: exp.Expr) -> bool:
-        if isinstance(key, exp.Literal) and key.is_int:
-            return 1 <= int(key.name) <= len(items)
-        alias = isinstance(key, exp.Column) and not key.table and ascii_lower(key.name)
-        return key in shown or (alias in names and alias not in read)
-
     keys = group.expressions
-    lacking = [key for key in keys if not stands(key)]
-    if any(isinstance(key, _NO_KEYS) or key.find(exp.Query) for key in lacking):
+    names = Names(node, env, catalog)
+    known = [names.columns(source) for source in sources(inner)]
+    hidden = frozenset[str]().union(*(found for found in known if found is not None))
+    aliases = {ascii_lower(i.alias): i.this for i in items if isinstance(i, exp.Alias)}
+    aliases = {name: value for name, value in aliases.items() if name not in hidden}
+    if keys and not _are_of(items, [*keys, *_meant(keys, items, aliases)], aliases):
         return None
     distinct = inner.args.get("distinct")
-    if distinct is None:
-        return lacking
-    whole = not lacking or all(item in keys for item in shown)
-    return [] if whole and distinct.args.get("on") is None else None
+    if distinct is not None:
+        return [] if distinct.args.get("on") is None else None
+    sure = aliases if None not in known else {}
+    shown = [item.unalias() for item in items]
+    lacking = [key for key in keys if key not in shown and not _meant([key], items, sure)]
+    if any(isinstance(key, _NO_KEYS) or key.find(exp.Query) for key in lacking):
+        return None
+    return lacking
+
+
+def _meant(
+    keys: Sequence[exp.Expr], items: Sequence[exp.Expr], aliases: Mapping[str, exp.Expr]
+) -> list[exp.Expr]:
+    """Return the items that positions and aliases among the keys stand for."""
+    found: list[exp.Expr] = []
+    for key in keys:
+        if isinstance(key, exp.Literal) and key.is_int:
+            found += (
+                [items[int(key.name) - 1].unalias()] if 1 <= int(key.name) <= len(items) else []
+            )
+        elif isinstance(key, exp.Column) and not key.table and ascii_lower(key.name) in aliases:
+            found.append(aliases[ascii_lower(key.name)])
+    return found
+
+
+def _are_of(
+    items: Sequence[exp.Expr], keys: Sequence[exp.Expr], aliases: Mapping[str, exp.Expr]
+) -> bool:
+    """Return whether items read no columns but in the keys and, by their aliases, in one another."""
+    whole, bare = ({_plain(key, tables=tables) for key in keys} for tables in (True, False))
+    unnamed = {_plain(key, tables=True) for key in keys} & bare
+
+    def reads_keys(node: exp.Expr) -> bool:
+        own, short = (_plain(node, tables=tables) for tables in (True, False))
+        if own in whole or short in (bare if own == short else unnamed):
+            return True
+        if isinstance(node, exp.Column):
+            return not node.table and ascii_lower(node.name) in aliases
+        return all(reads_keys(child) for child in node.iter_expressions())
+
+    return all(reads_keys(item.unalias()) for item in items)
+
+
+def _plain(node: exp.Expr, *, tables: bool) -> exp.Expr:
+    """Return an expression with names of columns in lower case; tables: with their tables."""
+    copy = exp.Paren(this=node.copy())
+    for column in list(copy.find_all(exp.Column)):
+        table = exp.to_identifier(ascii_lower(column.table)) if tables and column.table else None
+        named = exp.Column(this=exp.to_identifier(ascii_lower(column.name)), table=table)
+        column.replace(named)
+    return copy

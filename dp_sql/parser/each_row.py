@@ -60,7 +60,10 @@ class EachRow:
         by: list[Expression] = [Ref(c) for c in self._values.values()]
         self.scope = scope
         if found:
-            more = (Source(n.table, (Named(n.name, self._values[c]),)) for n, c in found)
+            more = (
+                Source(n.table, (Named(n.name, self._values[c]),), by_alias=bool(n.table))
+                for n, c in found
+            )
             self.scope = replace(scope, sources=(*scope.sources, *more), outer=None)
         self.groups = PersonGroups(statement, self.scope, self._relation, by, padded=True)
 

@@ -1,4 +1,4 @@
-"""What a GROUP BY names: keys, ALL, sets of keys."""
+"""What a GROUP BY names: keys, ALL, sets of keys; and the places that an ORDER BY names."""
 
 from __future__ import annotations
 
@@ -108,8 +108,22 @@ def _meant(statement: Statement, item: exp.Expr, node: exp.Select) -> exp.Expr:
         index = int(inner.name) if inner.is_int else 0
         if not 1 <= index <= len(node.expressions):
             raise statement.wrong(
-                f"GROUP BY {inner.name}: there are {len(node.expressions)} columns.", inner
+                f"GROUP BY {inner.name}: the select list has {len(node.expressions)}.", inner
             )
         chosen: exp.Expr = node.expressions[index - 1]
         return chosen.unalias()
     return item
+
+
+def check_order(statement: Statement, node: exp.Select) -> None:
+    """Raise QueryError for a number in ORDER BY that is no place of the select list."""
+    order = node.args.get("order")
+    for ordered in [] if order is None else order.expressions:
+        place = ordered.this.unnest()
+        whole = isinstance(place, exp.Literal) and place.is_int and not place.is_string
+        if whole and not 1 <= int(place.name) <= len(node.expressions):
+            raise statement.wrong(
+                f"ORDER BY {place.name} is out of range: the select list has {len(node.expressions)}.",
+                place,
+                hint=f"a number from 1 to {len(node.expressions)}",
+            )

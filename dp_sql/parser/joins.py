@@ -337,7 +337,7 @@ class _Joiner:
         other = resolved(self._statement, other)
         self._padded |= {c.number for c in output(other)}
         condition = _condition(list(step.condition))
-        return Join(other, kept, JoinKind.INNER, condition, site=self._site(step))
+        return Join(other, kept, JoinKind.INNER, condition, site=self._site(step, kept, condition))
 
     def _left(self, kept: Rows, other: Rows, step: Step, kind: JoinKind) -> Rows:
         kept = resolved(self._statement, kept)
@@ -345,7 +345,8 @@ class _Joiner:
         if self._padded and kind is JoinKind.LEFT and self._through(kept, other, condition):
             self._padded |= {c.number for c in output(other)}
         if not is_protected(other) or not is_protected(kept):
-            return Join(kept, other, kind, condition, site=self._site(step))
+            site = self._site(step, other, condition)
+            return Join(kept, other, kind, condition, site=site)
         if kind is JoinKind.LEFT and linked(other, kept, condition):
             return Join(kept, other, kind, condition)
         other = resolved(self._statement, other)
@@ -403,8 +404,16 @@ class _Joiner:
             (*(Ref(c) for c in kept), *made),
         )
 
-    def _site(self, step: Step) -> Site:
-        return site_of(self._statement, step.node, step.alias)
+    def _site(
+        self, step: Step, public: Rows | None = None, condition: Expression | None = None
+    ) -> Site:
+        """Return where a step stands, or the item among the public rows that a condition reads."""
+        own = set() if public is None else set(output(public))
+        held = [s for s in self._steps if own.intersection(output(s.rows.relation))]
+        read = set() if condition is None else own.intersection(columns_of(condition))
+        named = (s for s in held if read.intersection(output(s.rows.relation)))
+        found = next(named, held[0] if held else step)
+        return site_of(self._statement, found.node, found.alias)
 
     def _nobody(self, step: Step) -> Exception:
         return self._statement.not_private(

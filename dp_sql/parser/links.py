@@ -23,6 +23,7 @@ from dp_sql.sensitivity.ownership import (
 )
 
 KeyIdentity = tuple[str, str]  # (table, column), lower-cased
+_CHAIN = 16  # conditions that one AND after another joins
 
 
 def resolved(statement: Statement, rows: Rows) -> Rows:
@@ -186,9 +187,12 @@ def _follows(left: Rows, right: Rows, condition: Expression) -> bool:
 
 
 def conjunction(parts: list[Expression]) -> Expression:
-    """Return the AND of conditions, TRUE for none."""
+    """Return the AND of conditions in order, TRUE for none; of many a bush, not a chain."""
     if not parts:
         return Literal(value=True, type=sqltype.BOOLEAN)
+    if len(parts) > _CHAIN:
+        half = len(parts) // 2
+        return functions.call("and", (conjunction(parts[:half]), conjunction(parts[half:])))
     result = parts[0]
     for part in parts[1:]:
         result = functions.call("and", (result, part))

@@ -39,8 +39,8 @@ def asked_of(node: exp.Bracket, *, google: bool) -> Asked | None:
     if isinstance(inside, exp.Anonymous) and inside.name.upper() in _FIRST:
         values = inside.expressions
         return Asked(inside, inside.name.upper(), _whole(values[0]) if len(values) == 1 else None)
-    number = _whole(inside)
-    return Asked(inside, None, number) if google and number is not None else None
+    is_key = isinstance(inside, exp.Slice) or (isinstance(inside, exp.Literal) and inside.is_string)
+    return Asked(inside, None, _whole(inside)) if google and not is_key else None
 
 
 def place(asked: Asked, of: exp.Expr) -> int:
@@ -51,11 +51,16 @@ def place(asked: Asked, of: exp.Expr) -> int:
     """
     word, number, length = asked.word or "OFFSET", asked.number, _length(of)
     first, safe = _FIRST[word], word.startswith("SAFE_")
-    if number is None:
+    if number is None and asked.word is None:
+        start = "" if length else "SAFE_"
         raise NoPlace(
-            f"{word} takes a whole number that is constant.",
-            f"x[SAFE_{word.removeprefix('SAFE_')}(2)]",
+            "a place in brackets is a whole number that is constant.",
+            f"[{start}OFFSET(0)], or [{start}ORDINAL(1)]",
+            f"{start}OFFSET(0)",
         )
+    if number is None:
+        constant = f"SAFE_{word.removeprefix('SAFE_')}({first})"
+        raise NoPlace(f"{word} takes a whole number that is constant.", f"x[{constant}]", constant)
     inside = first <= number < (_MOST if length is None else length + first)
     if safe:
         return number + 1 - first if inside else _MISSING

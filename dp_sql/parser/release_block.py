@@ -15,7 +15,7 @@ from dp_sql.parser.correlated import outer_columns
 from dp_sql.parser.dialect import unnamed
 from dp_sql.parser.distinct_rows import Values
 from dp_sql.parser.expressions import Expressions, merged_owners
-from dp_sql.parser.group_keys import grouping
+from dp_sql.parser.group_keys import check_order, grouping
 from dp_sql.parser.interval_calls import IntervalCalls, written
 from dp_sql.parser.links import belongs_to_one
 from dp_sql.parser.names import deny_open
@@ -80,6 +80,7 @@ class ReleaseBlock:
 
     def rewrite(self, node: exp.Select, *, top: bool) -> exp.Select:
         """Return the block over its released table; the release joins the statement's releases."""
+        check_order(self._statement, node)
         self._begin()
         self._bind_keys(node, top=top)
         items = [self._item(item) for item in node.expressions]

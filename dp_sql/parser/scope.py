@@ -243,12 +243,13 @@ class Environment:
 class Source:
     """One item of a FROM clause that holds rows: its alias and its visible columns.
 
-    hidden: the numbers of those that * doesn't show.
+    hidden: the numbers of those that * doesn't show. by_alias: none of them is named without the alias.
     """
 
     alias: str
     columns: tuple[Named, ...]
     hidden: frozenset[int] = frozenset()
+    by_alias: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +293,7 @@ class Scope:
         else:
             if name in self.merged:
                 return self.merged[name]
-            sources = list(self.sources)
+            sources = [s for s in self.sources if not s.by_alias]
         found = [n for s in sources for n in s.columns if ascii_lower(n.name) == name]
         if len({n.column.number for n in found}) > 1:
             options = ", ".join(

@@ -202,6 +202,13 @@ def _check(statement: Statement, node: exp.Expr, rows: SetRows) -> None:
     word = rows.kind.value
     left, right = is_protected(rows.left), is_protected(rows.right)
     union = rows.kind in (SetKind.UNION, SetKind.UNION_ALL)
+    if not left and not right:
+        other = "NOT x IN (…)" if rows.kind in (SetKind.EXCEPT, SetKind.EXCEPT_ALL) else "x IN (…)"
+        raise statement.unsupported(
+            f"{word} of public rows that read a row of the block around them isn't answered.",
+            node,
+            hint=f"a condition for each side: x IN (…) AND {other}",
+        )
     if not left or (union and not right):
         raise statement.not_private(
             f"{word} of protected and public rows has rows that belong to nobody.",

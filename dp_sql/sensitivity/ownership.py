@@ -337,10 +337,15 @@ def _rows(relation: Relation) -> Rows:
 
 
 def conjuncts(condition: Expression) -> list[Expression]:
-    """Return the parts of a top-level AND."""
-    if isinstance(condition, Call) and condition.function == "and":
-        return [part for arg in condition.args for part in conjuncts(arg)]
-    return [condition]
+    """Return the parts of a top-level AND, in order."""
+    found, left = list[Expression](), [condition]
+    while left:
+        part = left.pop()
+        if isinstance(part, Call) and part.function == "and":
+            left += reversed(part.args)
+        else:
+            found.append(part)
+    return found
 
 
 def equal_columns(condition: Expression) -> Iterator[tuple[Column, Column]]:

@@ -158,3 +158,25 @@ def test_a_key_that_occurs_more_often_than_declared_is_refused(
         pytest.raises(dp_sql.NotPrivateError, match="max_frequency"),
     ):
         connection.sql(SQL, epsilon=1)
+
+
+@pytest.mark.parametrize(
+    "joined",
+    [
+        "people p LEFT JOIN places c",
+        "places c LEFT JOIN people p",
+        "places c RIGHT JOIN people p",
+        "people p RIGHT JOIN places c",
+        "(VALUES (1)) AS one (n) CROSS JOIN places c LEFT JOIN people p",
+    ],
+)
+def test_the_refused_join_is_named_by_its_public_side(joined: str, tmp_path: Path) -> None:
+    sql = f"SELECT COUNT(p.age) FROM {joined} ON p.city = c.city"
+    with opened(tmp_path, "nullable: true", "aab") as connection:
+        with pytest.raises(
+            dp_sql.NotPrivateError, match="several rows of c may have one"
+        ) as caught:
+            connection.explain(sql, epsilon=1)
+        place = caught.value.position
+        assert place is not None
+        assert place.column == sql.index("places c") + 1

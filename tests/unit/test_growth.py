@@ -14,10 +14,14 @@ from dp_sql.connection import Connection
 from dp_sql.errors import QueryError
 from dp_sql.parser import growth
 from dp_sql.parser.growth import MAX_COPIES, MAX_LEVELS, MAX_PARTS, balance
+from dp_sql.parser.links import conjunction
 from dp_sql.parser.scope import Statement
 from dp_sql.parser.text import parse_text
-from dp_sql.plan import intervals
+from dp_sql.plan import functions, intervals
 from dp_sql.plan.domain import Domain
+from dp_sql.plan.expression import Expression, Literal
+from dp_sql.schema import sqltype
+from dp_sql.sensitivity.ownership import conjuncts
 
 _Query = Callable[[int], str]
 
@@ -175,6 +179,21 @@ def test_long_chains_of_conditions_are_answered(cdnow: Connection) -> None:
     assert cdnow.sql(query, epsilon=0.001).cost == exact
     having = " AND ".join(f"COUNT(*) > {i}" for i in range(600))
     cdnow.explain(f"SELECT cds, COUNT(*) FROM purchases GROUP BY cds HAVING {having}")
+    where = " AND ".join(f"cds <> {i}" for i in range(600))
+    cdnow.explain(f"SELECT COUNT(*) FROM purchases WHERE {where}")
+
+
+@pytest.mark.parametrize("count", [1, 2, 16, 17, 300, 3000])
+def test_an_and_of_many_conditions_has_all_of_them_in_order(count: int) -> None:
+    parts: list[Expression] = [
+        functions.call("=", (Literal(i, sqltype.BIGINT), Literal(0, sqltype.BIGINT)))
+        for i in range(count)
+    ]
+    assert conjuncts(conjunction(parts)) == parts
+    chain = parts[0]
+    for part in parts[1:]:
+        chain = functions.call("and", (chain, part))
+    assert conjuncts(chain) == parts
 
 
 @pytest.mark.parametrize("count", [2, 8, 9, 50, 301])
