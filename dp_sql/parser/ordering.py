@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dp_sql.parser.expressions import Expressions
-from dp_sql.parser.scope import Statement
+from dp_sql.parser.scope import Scope, Statement
+from dp_sql.parser.select_list import listed
 from dp_sql.plan import functions
 from dp_sql.plan.expression import Column, Expression, Literal, Ref
 from dp_sql.plan.relation import output
 from dp_sql.plan.rows import Filter, Order, Rows, WindowFunction, WindowRows
 from dp_sql.schema import sqltype
+from dp_sql.schema.catalog import ascii_lower
 
 _MOST = 1_000_000  # rows of a LIMIT or an OFFSET
 
@@ -20,27 +22,58 @@ Kept = tuple[int, int | None]
 """(rows skipped, rows kept after them); None: all."""
 
 
-def order_of(statement: Statement, node: exp.Select, binder: Expressions) -> list[Order]:
-    """Return the ORDER BY of a block, bound: names of the select list and positions count."""
+def named(item: exp.Expr, node: exp.Select) -> exp.Alias | None:
+    """Return the item of the select list that an item of ORDER BY or DISTINCT ON names, or None.
+
+    A name that stands alone is the alias first and then the source's column, as in DuckDB; inside
+    an expression, or behind its table's name, it is the column. Of equal aliases it is the last.
+    """
+    inner = item.unnest() if isinstance(item, exp.Paren) else item
+    if not isinstance(inner, exp.Column) or inner.table or isinstance(inner.this, exp.Star):
+        return None
+    wanted = ascii_lower(inner.name)
+    for shown in reversed(node.expressions):
+        if isinstance(shown, exp.Alias) and ascii_lower(shown.alias) == wanted:
+            return shown
+    return None
+
+
+def bind_item(scope: Scope, item: exp.Expr, node: exp.Select, binder: Expressions) -> Expression:
+    """Return what an item of ORDER BY or DISTINCT ON means, bound: a position, or see `named`."""
+    if isinstance(item, exp.Literal) and item.is_int:
+        shown, place = _shown(scope, node, binder), int(item.name)
+        if not 1 <= place <= len(shown):
+            raise scope.statement.wrong(f"ORDER BY {place}: there is no such column.", item)
+        return shown[place - 1]
+    alias = named(item, node)
+    if alias is None:
+        return binder.bind(item)
+    with scope.statement.growth.alias(alias.alias):
+        return binder.bind(alias.this)
+
+
+def order_of(scope: Scope, node: exp.Select, binder: Expressions) -> list[Order]:
+    """Return the ORDER BY of a block, bound: names of the select list, positions and ALL count."""
     clause = node.args.get("order")
     order = []
     for item in clause.expressions if clause is not None else ():
         inner = item.this
-        if isinstance(inner, exp.Literal) and inner.is_int:
-            place = int(inner.name)
-            if not 1 <= place <= len(node.expressions):
-                raise statement.wrong(f"ORDER BY {place}: there is no such column.", item)
-            inner = node.expressions[place - 1].unalias()
-        if isinstance(inner, exp.Var | exp.Star) or inner.find(exp.Star):
-            continue
-        order.append(
-            Order(
-                binder.bind(inner),
-                bool(item.args.get("desc")),
-                bool(item.args.get("nulls_first")),
+        if inner.find(exp.Star):
+            raise scope.statement.unsupported(
+                "* isn't answered in the ORDER BY of one person's rows.", item, hint="ORDER BY ALL"
             )
+        everything = isinstance(inner, exp.Var) and inner.name.upper() == "ALL"
+        bound = (
+            _shown(scope, node, binder) if everything else [bind_item(scope, inner, node, binder)]
         )
+        down, nulls = bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
+        order += [Order(expression, down, nulls) for expression in bound]
     return order
+
+
+def _shown(scope: Scope, node: exp.Select, binder: Expressions) -> list[Expression]:
+    """Return the columns of the select list, with those that * stands for."""
+    return [bound for item in node.expressions for _, bound in listed(item, scope, binder)]
 
 
 def limit_of(statement: Statement, node: exp.Select) -> Kept | None:

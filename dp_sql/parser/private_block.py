@@ -17,7 +17,7 @@ from dp_sql.parser.expressions import Expressions, Hook, merged_owners
 from dp_sql.parser.group_keys import grouping, key_nodes
 from dp_sql.parser.joins import Step, Way, join
 from dp_sql.parser.links import belongs_to_one, conjunction
-from dp_sql.parser.ordering import Kept, first_rows, limit_of, order_of
+from dp_sql.parser.ordering import Kept, bind_item, first_rows, limit_of, order_of
 from dp_sql.parser.person import PersonGroups
 from dp_sql.parser.release_block import ReleaseBlock
 from dp_sql.parser.scope import (
@@ -28,7 +28,7 @@ from dp_sql.parser.scope import (
     Scope,
     Statement,
 )
-from dp_sql.parser.select_list import listed
+from dp_sql.parser.select_list import in_having, listed
 from dp_sql.parser.subqueries import Subqueries
 from dp_sql.parser.windows import Windows
 from dp_sql.plan.expression import Call, Column, Expression, Ref, columns_of
@@ -243,7 +243,7 @@ class PrivateBlock:
         condition = (
             None
             if having is None
-            else Expressions(self._scope, self._aliases, hooks).bind_condition(having.this)
+            else in_having(self._scope, self._aliases, hooks).bind_condition(having.this)
         )
         hooks = (*hooks, windows.meaning)
         items = self._selected(hooks, groups.keys())
@@ -253,7 +253,7 @@ class PrivateBlock:
         if self.correlated and not self._keys and windows:
             raise unmatched(self._statement, self._node, self.relation, "a window")
         kept = self._kept()
-        order = order_of(self._statement, self._node, binder)
+        order = order_of(self._scope, self._node, binder)
         relation: Rows = groups.relation(inner.applied(self.relation))
         relation = above.applied(relation)
         if condition is not None:
@@ -301,8 +301,9 @@ class PrivateBlock:
         distinct = node.args.get("distinct")
         on = distinct.args.get("on") if distinct is not None else None
         kept = self._kept()
-        order = order_of(self._statement, node, binder)
-        by = [] if on is None else [binder.bind(e) for e in (on.expressions or [on])]
+        order = order_of(self._scope, node, binder)
+        firsts = [] if on is None else on.expressions or [on]
+        by = [bind_item(self._scope, e, node, binder) for e in firsts]
         if self.correlated and not self._keys and (on is not None or windows):
             what = "DISTINCT ON" if on is not None else "a window"
             raise unmatched(self._statement, node, self.relation, what)

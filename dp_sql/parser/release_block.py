@@ -19,6 +19,7 @@ from dp_sql.parser.group_keys import check_order, grouping
 from dp_sql.parser.interval_calls import IntervalCalls, written
 from dp_sql.parser.links import belongs_to_one
 from dp_sql.parser.names import deny_open
+from dp_sql.parser.ordering import named
 from dp_sql.parser.scope import Environment, Scope, Statement
 from dp_sql.parser.subqueries import Subqueries
 from dp_sql.plan.expression import Column, Expression, Ref, columns_of
@@ -71,6 +72,7 @@ class ReleaseBlock:
         self._keys: list[Key] = []
         self._written: list[tuple[exp.Expr, str]] = []  # keys as the text has them
         self._sets: list[tuple[int, ...]] = []
+        self._in_having = False
         self._opening: list[str] = []  # the aliases inside which `_bare` is: none stands for itself
         self._calls = AggregateCalls(
             statement, scope, self._binder, self._owners, padded, self._source, values
@@ -90,13 +92,31 @@ class ReleaseBlock:
         }
         having = node.args.get("having")
         if having is not None:
+            self._in_having = True
             args["where"] = exp.Where(this=self._open(having.this))
-        for key in ("qualify", "order", "limit", "offset", "distinct", "windows"):
+            self._in_having = False
+        if node.args.get("order") is not None:
+            args["order"] = self._order(node)
+        for key in ("qualify", "limit", "offset", "distinct", "windows"):
             value = node.args.get(key)
             if value is not None and value != []:
                 args[key] = self._value(value)
         self._end()
         return exp.Select(**args)
+
+    def _order(self, node: exp.Select) -> exp.Expr:
+        """Return ORDER BY, in which a name that stands alone is an alias first."""
+        clause = node.args["order"]
+        items = []
+        for item in clause.expressions:
+            shown = named(item.this, node)
+            if shown is None:
+                items.append(self._open(item))
+                continue
+            rest = {k: v for k, v in item.args.items() if k != "this"}
+            items.append(exp.Ordered(this=self._meant(shown.alias, shown.this), **rest))
+        rest = {k: self._value(v) for k, v in clause.args.items() if k != "expressions"}
+        return exp.Order(expressions=items, **rest)
 
     def by_columns(self, columns: list[Column], item: exp.Expr) -> exp.Select:
         """Return an expression over aggregates by some columns of the source, after these."""
@@ -359,15 +379,9 @@ class ReleaseBlock:
         name = ascii_lower(node.name)
         if not node.table and name in self._aliases and name not in self._opening:
             target = self._aliases[name]
-            if not any(
-                isinstance(c, exp.Column) and ascii_lower(c.name) == name
-                for c in target.find_all(exp.Column)
-            ) or aggregates.has_aggregate(target):
-                self._opening.append(name)
-                with self._statement.growth.alias(node.name):
-                    rewritten = self._open(target)
-                self._opening.pop()
-                return rewritten if isinstance(rewritten, exp.Column) else exp.Paren(this=rewritten)
+            own = any(ascii_lower(c.name) == name for c in target.find_all(exp.Column))
+            if self._in_having or not own or aggregates.has_aggregate(target):
+                return self._meant(node.name, target)
         if self._scope.find(node) is None:
             raise self._scope.unknown(node)
         raise self._statement.wrong(
@@ -376,6 +390,14 @@ class ReleaseBlock:
             hint=f"put {node.name} into GROUP BY, or aggregate it",
             tries=nearby.grouped_by(node),
         )
+
+    def _meant(self, alias: str, target: exp.Expr) -> exp.Expr:
+        """Rewrite what an alias of the select list stands for, in the place of its name."""
+        self._opening.append(ascii_lower(alias))
+        with self._statement.growth.alias(alias):
+            rewritten = self._open(target)
+        self._opening.pop()
+        return rewritten if isinstance(rewritten, exp.Column) else exp.Paren(this=rewritten)
 
 
 def _protected_tables(relation: Relation) -> set[str]:

@@ -209,7 +209,7 @@ class ScalarSubqueries:
                 "a subquery that is a value has one row.", query, hint="ORDER BY … LIMIT 1"
             )
         aliases = {ascii_lower(i.alias): i.this for i in query.expressions if i.alias}
-        order = order_of(self._statement, query, Expressions(scope, aliases))
+        order = order_of(scope, query, Expressions(scope, aliases))
         require_own(scope, query, [o.expression for o in order])
         return first_rows(self._statement, relation, keys, order, kept)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlglot import exp
 
+from dp_sql.errors import QueryError
 from dp_sql.parser.dialect import unnamed
-from dp_sql.parser.expressions import Expressions
+from dp_sql.parser.expressions import Expressions, Hook
 from dp_sql.parser.scope import Named, Scope
 from dp_sql.plan.expression import Expression, Ref
 from dp_sql.schema.catalog import ascii_lower
@@ -57,3 +60,24 @@ def _star(
         value = binder.bind(made[name].this) if name in made else Ref(item.column)
         found.append((names[name].alias if name in names else item.name, value))
     return found
+
+
+def in_having(
+    scope: Scope, aliases: Mapping[str, exp.Expr], hooks: tuple[Hook, ...]
+) -> Expressions:
+    """Return what binds HAVING: a name that is no key of the groups is an alias before an error."""
+    binder = Expressions(scope, {}, hooks)
+
+    def meaning(node: exp.Expr) -> Expression | None:
+        if not isinstance(node, exp.Column) or node.table:
+            return None
+        target = aliases.get(ascii_lower(node.name))
+        if target is None:
+            return None
+        try:
+            return binder.bind(node)
+        except QueryError:
+            with scope.statement.growth.alias(node.name):
+                return binder.bind(target)
+
+    return Expressions(scope, aliases, (meaning, *hooks))
