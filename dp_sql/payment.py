@@ -2,32 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from json import dumps
 
 from dp_sql.budget.ledger import Ledger
+from dp_sql.budget.moved import account_of
 from dp_sql.budget.record import Receipt, Status
 from dp_sql.charges import Records, with_times
-from dp_sql.errors import BudgetExceededError
+from dp_sql.errors import BudgetExceededError, LedgerError
 from dp_sql.executor.engine import Engine
 from dp_sql.repeats import Known
-from dp_sql.schema.catalog import Catalog
+from dp_sql.schema.catalog import Catalog, OwnerThrough, TableSpec
 
 
 def register(ledger: Ledger, catalog: Catalog, engine: Engine) -> dict[str, str]:
     """Make the protected tables of a schema known to a ledger; return their identities by name.
 
-    Raises LedgerError as `Ledger.register` does, EngineError for a table without data.
+    Raises LedgerError as `Ledger.register` does and where the ledger knows a public table's data as
+    protected, EngineError for a table without data.
     """
+    _check_public(ledger, catalog, engine)
     identities, unit, people = {}, catalog.unit, None
     if catalog.people is not None:
         people = unit.name
         ledger.register_people(people, unit, catalog.people)
-    for name, spec in catalog.tables.items():
+    protected = {name: spec for name, spec in catalog.tables.items() if spec.budget is not None}
+    for name, spec in sorted(protected.items(), key=lambda item: len(_path(item[1], catalog))):
         if spec.budget is not None:
             identities[name] = ledger.account_of(engine.identity(name), spec.name, engine.has)
-            ledger.register(identities[name], spec.name, unit, spec.budget, people)
-    return identities
+            own = replace(unit, owner=owner_text(spec, catalog, identities))
+            ledger.register(identities[name], spec.name, own, spec.budget, people)
+    return {name: identities[name] for name in protected}
+
+
+def owner_text(spec: TableSpec, catalog: Catalog, identities: Mapping[str, str]) -> str:
+    """Return whose the rows of a table are, as a text for its registration; "" for rows that nobody owns.
+
+    identities: what the ledger knows the tables by that the path of ownership leads to.
+
+    Claim:   a schema that tells apart other persons than the first did is refused for the same account.
+    Why:     who a row's person is follows from the owner column and from the foreign keys that lead to
+             it, through which data; the text has all of these, each quoted, so two paths differ in it.
+             Tables stand in it by their accounts: under another name they are the same, other data
+             under the same name are not.
+    Assumes: the data keep what the columns mean.
+    Source:  [Kotsogiannis2019]
+    """
+    steps = [
+        " and ".join(f"{dumps(child)} = {dumps(parent)}" for child, parent in sorted(owner.pairs))
+        + f" of {dumps(identities[owner.table])}"
+        if isinstance(owner, OwnerThrough)
+        else dumps(owner)
+        for owner in _path(spec, catalog)
+    ]
+    return ", ".join(steps)
+
+
+def _path(spec: TableSpec, catalog: Catalog) -> list[str | OwnerThrough]:
+    """Return the steps from a table's rows to their owner's column."""
+    steps = list[str | OwnerThrough]()
+    owner = spec.owner
+    while isinstance(owner, OwnerThrough):
+        steps.append(owner)
+        owner = catalog.tables[owner.table].owner
+    return steps if owner is None else [*steps, owner]
+
+
+def _check_public(ledger: Ledger, catalog: Catalog, engine: Engine) -> None:
+    """Raise LedgerError where the data of a public table are those of an account, whatever `id` it has."""
+    known = [(table.identity, table.name) for table in ledger.registrations()]
+    for name, spec in catalog.tables.items():
+        asked = ((engine.identity(name), spec.name), (engine.place(name), ""))
+        if spec.public and not dict(known).keys().isdisjoint(account_of(*a, known) for a in asked):
+            raise LedgerError(
+                f"`{spec.name}` is public in this schema, and the ledger knows its data as protected.",
+                hint="declare it as it was, with its owner and budget; a new `id` where it is other data",
+            )
 
 
 def reserve(
