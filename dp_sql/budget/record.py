@@ -296,7 +296,7 @@ def scope_from_texts(period: object, blocks: object, cap: object) -> Scope:
 
 
 def adjacency_text(unit: PrivacyUnit) -> str:
-    """Return the adjacency of one table's unit, with the columns and the radius that define it, and its owner.
+    """Return the adjacency of one table's unit, with the columns, radius and owner that define it.
 
     The columns are those of `PrivacyUnit.of_table`.
     """
