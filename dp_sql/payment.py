@@ -72,10 +72,11 @@ def _path(spec: TableSpec, catalog: Catalog) -> list[str | OwnerThrough]:
 
 def _check_public(ledger: Ledger, catalog: Catalog, engine: Engine) -> None:
     """Raise LedgerError where the data of a public table are those of an account, whatever `id` it has."""
-    known = [(table.identity, table.name) for table in ledger.registrations()]
-    for name, spec in catalog.tables.items():
+    public = {name: spec for name, spec in catalog.tables.items() if spec.public}
+    known = [(table.identity, table.name) for table in ledger.registrations()] if public else []
+    for name, spec in public.items():
         asked = ((engine.identity(name), spec.name), (engine.place(name), ""))
-        if spec.public and not dict(known).keys().isdisjoint(account_of(*a, known) for a in asked):
+        if not dict(known).keys().isdisjoint(account_of(*a, known) for a in asked):
             raise LedgerError(
                 f"`{spec.name}` is public in this schema, and the ledger knows its data as protected.",
                 hint="declare it as it was, with its owner and budget; a new `id` where it is other data",
