@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from json import dumps
 
 from dp_sql.budget.ledger import Ledger
 from dp_sql.budget.moved import account_of
@@ -13,8 +12,9 @@ from dp_sql.budget.record import Receipt, Status
 from dp_sql.charges import Records, with_times
 from dp_sql.errors import BudgetExceededError, LedgerError
 from dp_sql.executor.engine import Engine
+from dp_sql.owners import path, registered_owner
 from dp_sql.repeats import Known
-from dp_sql.schema.catalog import Catalog, OwnerThrough, TableSpec
+from dp_sql.schema.catalog import Catalog
 
 
 def register(ledger: Ledger, catalog: Catalog, engine: Engine) -> dict[str, str]:
@@ -23,54 +23,21 @@ def register(ledger: Ledger, catalog: Catalog, engine: Engine) -> dict[str, str]
     Raises LedgerError as `Ledger.register` does and where the ledger knows a public table's data as
     protected, EngineError for a table without data.
     """
-    _check_public(ledger, catalog, engine)
+    check_public(ledger, catalog, engine)
     identities, unit, people = {}, catalog.unit, None
     if catalog.people is not None:
         people = unit.name
         ledger.register_people(people, unit, catalog.people)
     protected = {name: spec for name, spec in catalog.tables.items() if spec.budget is not None}
-    for name, spec in sorted(protected.items(), key=lambda item: len(_path(item[1], catalog))):
+    for name, spec in sorted(protected.items(), key=lambda item: len(path(item[1], catalog))):
         if spec.budget is not None:
             identities[name] = ledger.account_of(engine.identity(name), spec.name, engine.has)
-            own = replace(unit, owner=owner_text(spec, catalog, identities))
+            own = replace(unit, owner=registered_owner(spec, catalog, identities.__getitem__))
             ledger.register(identities[name], spec.name, own, spec.budget, people)
     return {name: identities[name] for name in protected}
 
 
-def owner_text(spec: TableSpec, catalog: Catalog, identities: Mapping[str, str]) -> str:
-    """Return whose the rows of a table are, as a text for its registration; "" for rows that nobody owns.
-
-    identities: what the ledger knows the tables by that the path of ownership leads to.
-
-    Claim:   a schema that tells apart other persons than the first did is refused for the same account.
-    Why:     who a row's person is follows from the owner column and from the foreign keys that lead to
-             it, through which data; the text has all of these, each quoted, so two paths differ in it.
-             Tables stand in it by their accounts: under another name they are the same, other data
-             under the same name are not.
-    Assumes: the data keep what the columns mean.
-    Source:  [Kotsogiannis2019]
-    """
-    steps = [
-        " and ".join(f"{dumps(child)} = {dumps(parent)}" for child, parent in sorted(owner.pairs))
-        + f" of {dumps(identities[owner.table])}"
-        if isinstance(owner, OwnerThrough)
-        else dumps(owner)
-        for owner in _path(spec, catalog)
-    ]
-    return ", ".join(steps)
-
-
-def _path(spec: TableSpec, catalog: Catalog) -> list[str | OwnerThrough]:
-    """Return the steps from a table's rows to their owner's column."""
-    steps = list[str | OwnerThrough]()
-    owner = spec.owner
-    while isinstance(owner, OwnerThrough):
-        steps.append(owner)
-        owner = catalog.tables[owner.table].owner
-    return steps if owner is None else [*steps, owner]
-
-
-def _check_public(ledger: Ledger, catalog: Catalog, engine: Engine) -> None:
+def check_public(ledger: Ledger, catalog: Catalog, engine: Engine) -> None:
     """Raise LedgerError where the data of a public table are those of an account, whatever `id` it has."""
     public = {name: spec for name, spec in catalog.tables.items() if spec.public}
     known = [(table.identity, table.name) for table in ledger.registrations()] if public else []
