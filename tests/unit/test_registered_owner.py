@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 import dp_sql
+from dp_sql.cli.check import check_schema
 from dp_sql.errors import LedgerError
 
 OWN = """version: 1
@@ -128,3 +129,14 @@ def test_other_data_may_be_public(folder: Path) -> None:
     with pytest.raises(LedgerError, match="as protected"):
         opened(folder, PUBLIC, ("source: t.", "source: other."))
     opened(folder, PUBLIC, ("source: t.", "id: other\n    source: other."))
+
+
+@pytest.mark.parametrize("text", [THROUGH, OWN])
+def test_check_tells_what_a_connection_would(folder: Path, text: str) -> None:
+    opened(folder, text)
+    path = folder / "s.yaml"
+    assert check_schema(path).errors == 0
+    path.write_text(text.replace("owner: cust", "owner: ord"))
+    assert check_schema(path).errors == text.count("budget:")
+    path.write_text(PUBLIC)
+    assert check_schema(path).errors == 1
