@@ -55,7 +55,7 @@ from dp_sql.budget.state import BudgetState
 from dp_sql.budget.store import Store, Transaction
 from dp_sql.budget.verify import verify
 from dp_sql.errors import LedgerError
-from dp_sql.privacy.unit import Adjacency, Named, PrivacyUnit
+from dp_sql.privacy.unit import Adjacency, Level, Named, PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec, ascii_lower
 
 _ALL = Asked()
@@ -86,6 +86,7 @@ class Ledger:
         the budget over all tables that its statements are charged to too; `register_people` first.
         Does nothing where it is known with the same ones. Raises LedgerError where they differ: the
         charges so far were priced for the old unit, and a budget isn't raised by editing a schema.
+        A table that was registered without an owner is compared without one.
         """
         over_all = None if people is None else people_identity(people)
         own = unit.of_table(ascii_lower(name))
@@ -326,7 +327,7 @@ def _charge(
 
 def _check_same(known: Registration, wanted: Registration) -> None:
     """Raise LedgerError unless a table is registered again as it was."""
-    if _protection(known.unit) != _protection(wanted.unit):
+    if _protection(known.unit, known) != _protection(wanted.unit, known):
         raise LedgerError(
             f"`{known.name}` was registered to protect {_unit_words(known.unit)}; now the schema "
             f"says {_unit_words(wanted.unit)}. What was charged so far was priced for the first.",
@@ -358,13 +359,18 @@ def _people_words(known: Registration) -> str:
     return f"under the budget of each `{known.people.removeprefix(PEOPLE)}` over all tables"
 
 
-def _protection(unit: PrivacyUnit) -> PrivacyUnit:
-    """Return the unit without its name, which promises nothing."""
-    return replace(unit, name="")
+def _protection(unit: PrivacyUnit, known: Registration) -> PrivacyUnit:
+    """Return what must be the same of a unit: of rows not their name, and what was told of owners."""
+    name = "" if known.unit.level is Level.EVENT else ascii_lower(unit.name)
+    return replace(unit, name=name, owner=unit.owner if known.unit.owner else "")
 
 
 def _unit_words(unit: PrivacyUnit) -> str:
     words = f"level {unit.level}, adjacency {unit.adjacency}, group_size {unit.group_size}"
+    if unit.level is Level.USER:
+        words += f", unit {unit.name}"
+    if unit.owner:
+        words += f", owner {unit.owner}"
     if unit.adjacency is Adjacency.ZERO_OUT:
         words += f", all columns protected but {_names(unit.kept) or 'none'}"
     if unit.radius is not None:

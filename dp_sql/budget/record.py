@@ -296,15 +296,16 @@ def scope_from_texts(period: object, blocks: object, cap: object) -> Scope:
 
 
 def adjacency_text(unit: PrivacyUnit) -> str:
-    """Return the adjacency of one table's unit, with the columns and the radius that define it.
+    """Return the adjacency of one table's unit, with the columns, radius and owner that define it.
 
     The columns are those of `PrivacyUnit.of_table`.
     """
+    details: dict[str, object] = {}
     match unit.adjacency:
         case Adjacency.ADD_REMOVE | Adjacency.SUBSTITUTION:
-            return unit.adjacency.value
+            pass
         case Adjacency.ZERO_OUT:
-            details: dict[str, object] = {"kept": _columns(unit.kept)}
+            details = {"kept": _columns(unit.kept)}
         case Adjacency.METRIC:
             details = {
                 "latitude": _columns(unit.latitudes),
@@ -313,7 +314,9 @@ def adjacency_text(unit: PrivacyUnit) -> str:
             }
         case _:
             assert_never(unit.adjacency)
-    return f"{unit.adjacency.value} {json.dumps(details)}"
+    if unit.owner:
+        details["owner"] = unit.owner
+    return f"{unit.adjacency.value} {json.dumps(details)}" if details else unit.adjacency.value
 
 
 def _columns(columns: frozenset[Named]) -> list[str]:
@@ -339,6 +342,7 @@ def unit_from_texts(level: str, stored: str, group_size: int, name: str) -> Priv
         columns("latitude"),
         columns("longitude"),
         fraction_from_text(details["radius"]) if "radius" in details else None,
+        text(details.get("owner", "")),
     )
     if adjacency_text(unit) != stored:
         raise ValueError("an adjacency of a ledger is stored as it is written")

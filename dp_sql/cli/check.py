@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from dp_sql.errors import DPSQLError, SchemaError
 from dp_sql.executor.confine import missing
 from dp_sql.executor.duckdb_engine import DuckDBEngine
 from dp_sql.executor.sources import locate
+from dp_sql.owners import registered_owner
+from dp_sql.payment import check_public
 from dp_sql.places import ledger_place
 from dp_sql.privacy.unit import PrivacyUnit
 from dp_sql.schema.catalog import BudgetSpec, Catalog, TableSpec
@@ -77,8 +79,7 @@ def check_schema(
             )
             findings.append((head, about))
         for name, spec in catalog.tables.items():
-            alone = replace(catalog, tables={name: spec})
-            about = [*_table(alone, name, spec, opened, database, data_dir), *_missing(spec)]
+            about = [*_table(catalog, name, opened, database, data_dir), *_missing(spec)]
             findings.append((f"{spec.name}, {_summary(spec, catalog)}", about))
     if data:
         findings.append((ONLY_THE_OWNER, list(_faults(catalog, database, data_dir))))
@@ -177,39 +178,51 @@ def _ledger(place: str | Path, stack: ExitStack) -> tuple[_Finding, Ledger | Non
 
 
 def _table(
-    alone: Catalog,
+    catalog: Catalog,
     name: str,
-    spec: TableSpec,
     ledger: Ledger | None,
     database: str | None,
     data_dir: Path | None,
 ) -> Iterator[_Finding]:
     """Yield whether the data of a table and its columns are there, and what its ledger says.
 
-    alone: the catalog without its other tables, whose faults are told with them.
+    Faults of the catalog's other tables are told with them.
     """
+    spec = catalog.tables[name]
+    alone = replace(catalog, tables={name: spec})
     try:
-        engine = DuckDBEngine(alone, locate(alone, data_dir, database))
-        identity = engine.identity(name)
-        engine.close()
+        with closing(DuckDBEngine(alone, locate(alone, data_dir, database))) as engine:
+            if ledger is not None:
+                check_public(ledger, alone, engine)
     except DPSQLError as error:
         yield _Finding(message_of(error), error=True)
         return
     yield _Finding("its data are there, with every declared column")
     if spec.budget is not None and ledger is not None:
-        yield _registration(ledger, identity, alone, spec.name, spec.budget)
+
+        def account(table: str) -> str:
+            its = catalog.tables[table]
+            found = locate(replace(catalog, tables={table: its}), data_dir, database)
+            return ledger.account_of(found.identity(table, its), its.name)
+
+        yield _registration(ledger, account, catalog, name, spec.budget)
 
 
 def _registration(
-    ledger: Ledger, identity: str, catalog: Catalog, name: str, budget: BudgetSpec
+    ledger: Ledger,
+    account: Callable[[str], str],
+    catalog: Catalog,
+    name: str,
+    budget: BudgetSpec,
 ) -> _Finding:
     """Return whether the ledger knows a protected table with this very budget."""
     try:
-        identity = ledger.account_of(identity, name)
+        spec, identity = catalog.tables[name], account(name)
         if all(known.identity != identity for known in ledger.registrations()):
             return _Finding("not registered yet; the first connection does it")
         people = None if catalog.people is None else catalog.unit.name
-        ledger.register(identity, name, catalog.unit, budget, people)  # known: this only compares
+        unit = replace(catalog.unit, owner=registered_owner(spec, catalog, account))
+        ledger.register(identity, spec.name, unit, budget, people)  # known: this only compares
         left = ledger.state(identity).lines()
     except DPSQLError as error:
         return _Finding(message_of(error), error=True)

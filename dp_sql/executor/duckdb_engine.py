@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
@@ -170,6 +171,10 @@ class DuckDBEngine:
     def identity(self, table: str) -> str:
         """Return what the ledger knows a table by."""
         return self._sources.identity(table, self._catalog.tables[table])
+
+    def place(self, table: str) -> str:
+        """Return what the ledger knows a table by that has no `id`: where its data lie."""
+        return self._sources.identity(table, replace(self._catalog.tables[table], identity=None))
 
     def has(self, table: str) -> bool:
         """Return whether the database has a table or view of a name, whatever its case."""

@@ -72,6 +72,9 @@ class Engine(PublicFacts, Protocol):
     def identity(self, table: str) -> str:
         """Return what the ledger knows a table by: its real path and name, or its declared id."""
 
+    def place(self, table: str) -> str:
+        """Return what the ledger knows a table by that has no `id`: where its data lie."""
+
     def has(self, table: str) -> bool:
         """Return whether the database has a table or view of a name, whatever its case."""
 

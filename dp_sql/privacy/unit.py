@@ -47,7 +47,8 @@ class PrivacyUnit:
 
     group_size: units that change at once, at least 1. name: in messages. kept (zero_out): the
     columns of protected tables that no neighbour changes. latitudes, longitudes (metric): the
-    columns that hold a row's place; all others stay. radius (metric): in metres.
+    columns that hold a row's place; all others stay. radius (metric): in metres. owner: of one table
+    at user level, whose its rows are, as a text that two schemas share; "" where it isn't told.
     """
 
     level: Level
@@ -58,6 +59,7 @@ class PrivacyUnit:
     latitudes: frozenset[Named] = frozenset()
     longitudes: frozenset[Named] = frozenset()
     radius: Fraction | None = None
+    owner: str = ""
 
     def __post_init__(self) -> None:
         if self.group_size < 1:

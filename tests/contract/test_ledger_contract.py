@@ -177,7 +177,7 @@ def test_a_closed_ledger_answers_nothing(ledger: Ledger) -> None:
 def test_registering_a_table_again_changes_nothing(ledger: Ledger) -> None:
     ledger.reserve(statement(), {"a": laplace("0.25")})
     before = ledger.state("a")
-    ledger.register("a", "another name", replace(UNIT, name="person"), ONE)
+    ledger.register("a", "another name", replace(UNIT, name="Unit"), ONE)
     assert ledger.state("a") == before
     assert [known.identity for known in ledger.registrations()] == ["a", "b"]
 
@@ -205,6 +205,7 @@ def test_a_budget_is_not_changed_by_registering_again(ledger: Ledger, spec: obje
         PrivacyUnit(Level.EVENT, Adjacency.ADD_REMOVE),
         PrivacyUnit(Level.USER, Adjacency.SUBSTITUTION),
         PrivacyUnit(Level.USER, Adjacency.ADD_REMOVE, group_size=2),
+        PrivacyUnit(Level.USER, Adjacency.ADD_REMOVE, name="house"),
     ],
 )
 def test_a_table_keeps_the_unit_that_its_charges_were_priced_for(
@@ -218,6 +219,7 @@ def test_a_table_keeps_the_unit_that_its_charges_were_priced_for(
 ZERO = PrivacyUnit(
     Level.USER, Adjacency.ZERO_OUT, kept=frozenset({("y", "uid"), ("z", 'a, "b"'), ("z", "uid")})
 )
+OWNED = replace(UNIT, owner='"cust"')
 METRIC = PrivacyUnit(
     Level.EVENT,
     Adjacency.METRIC,
@@ -233,6 +235,9 @@ METRIC = PrivacyUnit(
         (ZERO, replace(ZERO, kept=ZERO.kept | {("z", "c")}), 'columns protected but a, "b", uid'),
         (ZERO, replace(ZERO, kept=ZERO.kept - {("z", "uid")}), "zero_out"),
         (ZERO, PrivacyUnit(Level.USER, Adjacency.ADD_REMOVE), "zero_out"),
+        (OWNED, replace(OWNED, owner='"ord"'), 'owner "cust"; now'),
+        (OWNED, replace(OWNED, owner=""), 'owner "cust"; now'),
+        (replace(ZERO, owner='"uid"'), replace(ZERO, owner='"a"'), 'owner "uid", all columns'),
         (METRIC, replace(METRIC, radius=Fraction(100)), "radius 100.5 of lat, lon"),
         (METRIC, replace(METRIC, latitudes=frozenset({("z", "lon")})), "metric"),
         (METRIC, replace(METRIC, longitudes=frozenset()), "metric"),
@@ -249,6 +254,17 @@ def test_a_table_keeps_the_columns_and_the_radius_that_its_charges_were_priced_f
     with pytest.raises(LedgerError, match=re.escape(words)):
         ledger.register("z", "Z", other, ONE)
     assert ledger.verify().problems == ()
+
+
+def test_a_table_of_before_owners_were_registered_is_charged_as_it_was(ledger: Ledger) -> None:
+    ledger.register("a", "a", OWNED, ONE)
+    assert ledger.state("a").registration.unit == UNIT
+
+
+def test_rows_are_rows_whatever_they_are_called(ledger: Ledger) -> None:
+    rows = PrivacyUnit(Level.EVENT, Adjacency.ADD_REMOVE, name="row")
+    ledger.register("rows", "rows", rows, ONE)
+    ledger.register("rows", "rows", replace(rows, name="visit"), ONE)
 
 
 def test_the_state_says_how_many_more_of_the_last_kind_fit(ledger: Ledger) -> None:

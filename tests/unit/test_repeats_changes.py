@@ -39,10 +39,7 @@ def test_a_schema_that_says_something_else_has_no_answer_yet(folder: Path) -> No
 def test_what_the_schema_says_of_other_things_changes_nothing(folder: Path) -> None:
     with connected(folder) as connection:
         connection.sql(CITIES)
-    schema(
-        folder,
-        **{"unit: person": "unit: citizen", "budget: {epsilon: 500,": "budget: {epsilon: 5e2,"},
-    )
+    schema(folder, **{"budget: {epsilon: 500,": "budget: {epsilon: 5e2,"})
     with connected(folder) as connection:
         assert connection.sql(CITIES).cost == {}
 
