@@ -113,8 +113,14 @@ class ReleaseBlock:
             if shown is None:
                 items.append(self._open(item))
                 continue
+            meant: exp.Expr
+            if shown.find(exp.Query):  # written out again it would be released again
+                place = next(i for i, e in enumerate(node.expressions, 1) if e is shown)
+                meant = exp.Literal.number(place)
+            else:
+                meant = self._meant(shown.alias, shown.this)
             rest = {k: v for k, v in item.args.items() if k != "this"}
-            items.append(exp.Ordered(this=self._meant(shown.alias, shown.this), **rest))
+            items.append(exp.Ordered(this=meant, **rest))
         rest = {k: self._value(v) for k, v in clause.args.items() if k != "expressions"}
         return exp.Order(expressions=items, **rest)
 
