@@ -32,9 +32,11 @@ def corpus() -> list[Case]:
     return [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()]
 
 
-def cases(*, answered: bool) -> list[Any]:
+def cases(*, answered: bool, share: int = 1) -> list[Any]:
+    """Return statements of the corpus; all but one of so many wait for the slow runs."""
     chosen = [c for c in corpus() if (c["expect"] == "answer") == answered]
-    return [pytest.param(c, id=c["id"]) for c in chosen]
+    marks = [[] if i % share == 0 else [pytest.mark.slow] for i in range(len(chosen))]
+    return [pytest.param(c, id=c["id"], marks=m) for c, m in zip(chosen, marks, strict=True)]
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,7 @@ def empty(row: tuple[Any, ...]) -> bool:
     return any(close(v, 0) for v in row if isinstance(v, int | float) and not isinstance(v, bool))
 
 
-@pytest.mark.parametrize("case", cases(answered=True))
+@pytest.mark.parametrize("case", cases(answered=True, share=2))
 def test_an_answer_without_noise_is_duckdbs(
     case: Case, connections: dict[str, dp_sql.Connection], duck: Any
 ) -> None:
@@ -112,7 +114,9 @@ def test_an_answer_without_noise_is_duckdbs(
     assert len(left) <= case.get("may_miss", 0), f"missing: {left[:3]}"
 
 
-@pytest.mark.parametrize("case", [p for p in cases(answered=True) if not p.values[0].get("public")])
+@pytest.mark.parametrize(
+    "case", [p for p in cases(answered=True, share=6) if not p.values[0].get("public")]
+)
 def test_an_answer_with_a_small_epsilon_is_not_exact(
     case: Case, connections: dict[str, dp_sql.Connection]
 ) -> None:
@@ -128,7 +132,7 @@ def test_an_answer_with_a_small_epsilon_is_not_exact(
     pytest.fail("the answer has no noise")
 
 
-@pytest.mark.parametrize("case", cases(answered=False))
+@pytest.mark.parametrize("case", cases(answered=False, share=3))
 def test_a_refusal_has_its_class_costs_nothing_and_shows_what_is_answered(
     case: Case, connections: dict[str, dp_sql.Connection]
 ) -> None:

@@ -21,7 +21,7 @@ from oracle.world import Seen, World
 from dp_sql.errors import InternalError, QueryError
 
 EPSILON, DELTA = Fraction(1, 2), Fraction(1, 10**6)
-STATEMENTS = 4
+STATEMENTS = 2
 """How many statements of each family are tried."""
 
 

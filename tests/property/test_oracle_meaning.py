@@ -27,7 +27,7 @@ from dp_sql.executor.duckdb_embedded import PINNED
 
 EPSILON, DELTA = Fraction(10**12), Fraction(1, 10**9)
 DATABASES = 2
-STATEMENTS = 6
+STATEMENTS = 3
 """How many statements of each family are tried, each on every database."""
 
 MEANT = [family for family in FAMILIES if family != "traps"]

@@ -39,7 +39,7 @@ from dp_sql.privacy.unit import Adjacency, Level
 
 FOUND: Counter[str] = Counter()
 EPSILON, DELTA = Fraction(7, 10), Fraction(1, 10**6)
-SHARE = 22  # of the corpus, one statement in so many is run in CI
+SHARE = 44  # of the corpus, one statement in so many is run in CI
 
 
 @pytest.fixture(autouse=True)

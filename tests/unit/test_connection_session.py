@@ -142,7 +142,6 @@ ABOVE = [
     ("SELECT city,\n  rount(COUNT(*)) FROM people GROUP BY city", "rount", "round(…)"),
     ("SELECT 'ä', COUNT(*) + 'abc'::DATE FROM people", "+", None),
     ("SELECT round(city) FROM people GROUP BY city", "round(city)", "round(x"),
-    (f"{COUNT} ORDER BY 7", "7", None),
     ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1) rount(COUNT(*)) FROM `people`", "rount", "round"),
 ]  # fmt: skip
 
